@@ -1,0 +1,147 @@
+//! The same locks for code that is not async: a thin mirror that parks the calling thread.
+//!
+//! Waiting, renewing and cleaning up happen on the driver's own thread, so nothing is missed
+//! while the caller works.
+//!
+//! ```
+//! let tenure = tenure::Tenure::memory()?;
+//! let lock = tenure.lock("orders/42").reentrant().blocking();
+//!
+//! let guard = lock.acquire()?;
+//! let again = lock.acquire()?; // the same thread, so the same owner
+//! assert_eq!(guard.fence(), again.fence());
+//! # Ok::<(), tenure::Error>(())
+//! ```
+
+use std::ops::Deref;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use crate::driver::{Released, Wait};
+use crate::error::Error;
+use crate::info::LockInfo;
+use crate::owner::Owner;
+
+/// A lock for code that is not async. Made by [`crate::Lock::blocking`]; a re-entrant one takes
+/// the calling thread for its owner.
+#[derive(Clone, Debug)]
+pub struct Lock(crate::Lock);
+
+impl Lock {
+    pub(crate) fn new(lock: crate::Lock) -> Self {
+        Self(lock)
+    }
+
+    /// One attempt: the guard, or none if others hold the lock or wait for it.
+    ///
+    /// # Errors
+    /// As for [`crate::Lock::try_acquire`].
+    pub fn try_acquire(&self) -> Result<Option<Guard>, Error> {
+        Ok(as_thread(self.0.try_acquire())?.map(Guard))
+    }
+
+    /// Waits until the lock is acquired.
+    ///
+    /// # Errors
+    /// As for [`crate::Lock::acquire`].
+    pub fn acquire(&self) -> Result<Guard, Error> {
+        self.acquire_with(Wait::forever())
+    }
+
+    /// Waits for this time at most.
+    ///
+    /// # Errors
+    /// As for [`crate::Lock::acquire_within`].
+    pub fn acquire_within(&self, time: Duration) -> Result<Guard, Error> {
+        self.acquire_with(Wait::within(time))
+    }
+
+    /// Waits as told.
+    ///
+    /// # Errors
+    /// As for [`crate::Lock::acquire_with`].
+    pub fn acquire_with(&self, wait: Wait) -> Result<Guard, Error> {
+        as_thread(self.0.acquire_with(wait)).map(Guard)
+    }
+
+    /// Who holds the lock and who waits for it.
+    ///
+    /// # Errors
+    /// As for [`crate::Lock::inspect`].
+    pub fn inspect(&self) -> Result<LockInfo, Error> {
+        block_on(self.0.inspect())
+    }
+}
+
+/// A lock that is held, for code that is not async. It can do all that [`crate::Guard`] can.
+#[derive(Debug)]
+#[must_use = "the lock is released as soon as the guard is dropped; bind it to a name"]
+pub struct Guard(crate::Guard);
+
+impl Guard {
+    /// Releases the lock, and tells whether it was held until now.
+    ///
+    /// # Errors
+    /// As for [`crate::Guard::release`].
+    pub fn release(self) -> Result<Released, Error> {
+        block_on(self.0.release())
+    }
+
+    /// Extends the lease now.
+    ///
+    /// # Errors
+    /// As for [`crate::Guard::renew`].
+    pub fn renew(&self) -> Result<(), Error> {
+        block_on(self.0.renew())
+    }
+
+    /// The guard for async code.
+    pub fn into_async(self) -> crate::Guard {
+        self.0
+    }
+}
+
+impl Deref for Guard {
+    type Target = crate::Guard;
+
+    fn deref(&self) -> &crate::Guard {
+        &self.0
+    }
+}
+
+/// Runs a future on the calling thread until it is done. Enough for everything in this crate,
+/// which needs no runtime.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        std::thread::park();
+    }
+}
+
+/// With the calling thread as the owner, unless a scope says otherwise.
+fn as_thread<F: Future>(future: F) -> F::Output {
+    match Owner::current() {
+        Some(_) => block_on(future),
+        None => block_on(Owner::of_thread().scope(future)),
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.unpark();
+    }
+}

@@ -1,0 +1,323 @@
+//! The client: connects to a store and makes locks.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::clock;
+use crate::core::lease::{self, Lease};
+use crate::core::moment::Moment;
+use crate::core::name::LockName;
+use crate::core::shape::Shape;
+use crate::driver::{Driver, Identity, PATIENCE, Released, Spec, Wait};
+use crate::engine::{
+    Engine, ForceOutcome, ForceRequest, Grant, ListRequest, MemoryEngine, ReleaseOutcome,
+    ReleaseRequest, Renewal, Renewed,
+};
+use crate::error::{Error, Invalid, Lost, Trouble, WhyLost};
+use crate::guard::Guard;
+use crate::handle::Handle;
+use crate::info::{About, LockInfo};
+use crate::lock::Lock;
+use crate::owner::Owner;
+use crate::sync::lock;
+use crate::telemetry;
+
+/// A client of a store. Cheap to clone; all clones share one connection and one thread.
+///
+/// ```
+/// # tenure::blocking::block_on(async {
+/// let tenure = tenure::Tenure::connect("memory:").await?;
+/// let guard = tenure.lock("orders/42").acquire().await?;
+/// println!("held with fence {}", guard.fence());
+/// # Ok::<(), tenure::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Tenure {
+    client: Arc<Client>,
+}
+
+struct Client {
+    driver: Arc<Driver>,
+    fallback: Fallback,
+    // Started when it is first needed, which is hopefully never.
+    stand_in: Mutex<Option<Arc<Driver>>>,
+    about: Arc<About>,
+    lease: Lease,
+}
+
+/// What to do when the store cannot be reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fallback {
+    /// Report it. Nobody works without the lock.
+    #[default]
+    Fail,
+    /// Use a lock that keeps out only the other tasks of this process. The guard says so
+    /// ([`Guard::is_degraded`]), and so does the metric `tenure_fallbacks_total`. For work where
+    /// two processes at once are a nuisance and standing still is worse.
+    Local,
+}
+
+impl Tenure {
+    /// Connects to the store at `url`.
+    ///
+    /// `memory:` is a new store inside this process: for tests, and where one process is all.
+    ///
+    /// # Errors
+    /// When the URL is not understood, or the store cannot be reached.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        Self::builder().connect(url).await
+    }
+
+    /// A client of a new store inside this process; the same as `memory:`.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn memory() -> Result<Self, Error> {
+        Self::builder().engine(MemoryEngine::new())
+    }
+
+    /// A client with other defaults, or another engine.
+    pub fn builder() -> Builder {
+        Builder { lease: Ok(Lease::DEFAULT), fallback: Fallback::Fail, patience: PATIENCE }
+    }
+
+    /// The lock of this name.
+    pub fn lock<N>(&self, name: N) -> Lock
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Invalid>,
+    {
+        let spec = name.try_into().map_err(Into::into).map(|name| Spec {
+            name,
+            shape: Shape::mutex(),
+            lease: self.client.lease,
+            is_watched: true,
+            at_least: 0,
+            is_fair: false,
+            identity: Identity::Each,
+            about: self.client.about.clone(),
+        });
+        Lock::new(self.clone(), spec)
+    }
+
+    /// Locks that are held or wanted and whose names start with `prefix`: at most `limit` of
+    /// them, in order of their names.
+    ///
+    /// # Errors
+    /// Trouble with the store.
+    pub async fn list(&self, prefix: &str, limit: usize) -> Result<Vec<LockInfo>, Error> {
+        let request = ListRequest { prefix: prefix.to_owned(), limit };
+        let listed = self.client.driver.engine.list(request).await;
+        listed.map_err(|trouble| Error::List { trouble })
+    }
+
+    /// Extends the lease of a detached lock, by the length it was acquired with.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] when it is not held any more, or trouble with the store.
+    pub async fn renew(&self, handle: &Handle) -> Result<(), Error> {
+        self.renew_until(handle).await.map(drop)
+    }
+
+    /// Releases a detached lock.
+    ///
+    /// # Errors
+    /// Trouble with the store.
+    pub async fn release(&self, handle: &Handle) -> Result<Released, Error> {
+        let (name, entry) = (handle.name().clone(), handle.entry());
+        let request = ReleaseRequest { name, entry, linger: Duration::ZERO };
+        match self.client.driver.engine.release(request).await {
+            Ok(ReleaseOutcome::Released { .. }) => Ok(Released::Now),
+            Ok(ReleaseOutcome::NotHeld) => Ok(Released::AlreadyLost),
+            Err(trouble) => Err(failed(handle.name(), "release", trouble)),
+        }
+    }
+
+    /// Takes a detached lock over: renews it, and guards it from now on, with the watchdog.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] when it is not held any more, or trouble with the store.
+    pub async fn adopt(&self, handle: Handle) -> Result<Guard, Error> {
+        let deadline = self.renew_until(&handle).await?;
+        let mut lock = self.lock(handle.name()).lease(handle.lease().duration());
+        lock = lock.owner(handle.owner());
+        let grant = Grant {
+            fence: handle.fence(),
+            fences: 1,
+            lease: handle.lease().duration(),
+            at: Moment::ZERO,
+        };
+        let spec = lock.spec()?;
+        Ok(self.client.driver.hold(&spec, handle.entry(), grant, deadline))
+    }
+
+    /// Waits until everything that goes on in the background, such as the release of dropped
+    /// guards, is done; at most for this time. True if all of it is done. Call it before the
+    /// process ends.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future.
+    pub async fn flush(&self, within: Duration) -> bool {
+        self.client.driver.quiet_within(within).await
+    }
+
+    pub(crate) async fn try_acquire(&self, spec: &Arc<Spec>) -> Result<Option<Guard>, Error> {
+        let started = clock::now();
+        let mut result = self.client.driver.try_acquire(spec).await;
+        if let Some(stand_in) = self.stand_in_for(&spec.name, result.as_ref().err())? {
+            result = stand_in.try_acquire(spec).await;
+        }
+        telemetry::acquired(&result, clock::now().since(started));
+        result
+    }
+
+    pub(crate) async fn acquire(&self, spec: &Arc<Spec>, wait: &Wait) -> Result<Guard, Error> {
+        let started = clock::now();
+        let mut result = self.client.driver.acquire(spec, wait).await;
+        if let Some(stand_in) = self.stand_in_for(&spec.name, result.as_ref().err())? {
+            let wait = wait.after(clock::now().since(started));
+            result = stand_in.acquire(spec, &wait).await;
+        }
+        let result = result.map(Some);
+        telemetry::acquired(&result, clock::now().since(started));
+        result.map(|guard| guard.expect("an acquire ends with a guard or an error"))
+    }
+
+    pub(crate) async fn inspect(&self, name: LockName) -> Result<LockInfo, Error> {
+        let inspected = self.client.driver.engine.inspect(name.clone()).await;
+        inspected.map_err(|trouble| failed(&name, "inspect", trouble))
+    }
+
+    /// Takes a lock away from `expected`, or from whoever holds it, and leaves a record.
+    ///
+    /// # Errors
+    /// Trouble with the store.
+    pub async fn force_release(
+        &self,
+        name: LockName,
+        expected: Option<Owner>,
+        reason: &str,
+    ) -> Result<ForceOutcome, Error> {
+        let by = self.client.about.clone();
+        let request = ForceRequest { name: name.clone(), expected, reason: reason.into(), by };
+        let forced = self.client.driver.engine.force_release(request).await;
+        forced.map_err(|trouble| failed(&name, "force the release of", trouble))
+    }
+
+    async fn renew_until(&self, handle: &Handle) -> Result<Moment, Error> {
+        let (name, owner, lease) = (handle.name().clone(), handle.owner(), handle.lease());
+        let sent = clock::now();
+        let renewal = Renewal { name: name.clone(), owner, lease };
+        match self.client.driver.engine.renew(vec![renewal]).await {
+            Ok(outcomes) if outcomes == [Renewed::Extended] => {
+                Ok(lease::deadline(sent, lease.duration()))
+            }
+            Ok(_) => Err(Lost { name, why: WhyLost::NotHeld }.into()),
+            Err(trouble) => Err(failed(&name, "renew", trouble)),
+        }
+    }
+
+    /// The local lock that stands in for the store, if that is what the caller chose.
+    fn stand_in_for(
+        &self,
+        name: &LockName,
+        error: Option<&Error>,
+    ) -> Result<Option<Arc<Driver>>, Error> {
+        let Some(error @ (Error::Unreachable { .. } | Error::Unknown { .. })) = error else {
+            return Ok(None);
+        };
+        if self.client.fallback == Fallback::Fail {
+            return Ok(None);
+        }
+        telemetry::fell_back(name, error);
+        let mut stand_in = lock(&self.client.stand_in);
+        if stand_in.is_none() {
+            let engine = Box::new(MemoryEngine::new());
+            *stand_in = Some(Driver::start(engine, PATIENCE, true)?);
+        }
+        Ok(stand_in.clone())
+    }
+}
+
+fn failed(name: &LockName, action: &'static str, trouble: Trouble) -> Error {
+    Error::from_trouble(name, action, trouble)
+}
+
+impl fmt::Debug for Tenure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let engine = self.client.driver.engine.capabilities().engine;
+        f.debug_struct("Tenure").field("engine", &engine).finish_non_exhaustive()
+    }
+}
+
+/// Makes a client with other defaults.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure::{Fallback, Tenure, engine::MemoryEngine};
+///
+/// let tenure = Tenure::builder()
+///     .lease(Duration::from_secs(10))
+///     .fallback(Fallback::Local)
+///     .engine(MemoryEngine::new())?;
+/// # Ok::<(), tenure::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a builder makes nothing until it is told the engine"]
+pub struct Builder {
+    lease: Result<Lease, Invalid>,
+    fallback: Fallback,
+    patience: Duration,
+}
+
+impl Builder {
+    /// The lease of locks that do not choose their own; 30 s if not set.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Lease::new(lease);
+        self
+    }
+
+    /// What to do when the store cannot be reached.
+    pub fn fallback(mut self, fallback: Fallback) -> Self {
+        self.fallback = fallback;
+        self
+    }
+
+    /// How long an acquire endures trouble with the store before it reports it; 5 s if not set.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Connects to the store at `url`, as [`Tenure::connect`] does.
+    ///
+    /// # Errors
+    /// When the URL is not understood, the store cannot be reached, or a default is out of range.
+    pub async fn connect(self, url: &str) -> Result<Tenure, Error> {
+        match url {
+            "memory:" => self.engine(MemoryEngine::new()),
+            // Not the whole URL: it may hold a password.
+            _ => Err(Error::Invalid(Invalid::new(
+                "this store is not known: the URL must be `memory:`",
+            ))),
+        }
+    }
+
+    /// A client of this engine.
+    ///
+    /// # Errors
+    /// When a default is out of range, or no thread can be started.
+    pub fn engine(self, engine: impl Engine) -> Result<Tenure, Error> {
+        let client = Client {
+            lease: self.lease?,
+            driver: Driver::start(Box::new(engine), self.patience, false)?,
+            fallback: self.fallback,
+            stand_in: Mutex::default(),
+            about: Arc::new(About::this_process()),
+        };
+        Ok(Tenure { client: Arc::new(client) })
+    }
+}

@@ -1,0 +1,330 @@
+//! One lock: who holds it, who waits, and the rules by which it passes on.
+//!
+//! Every operation first *settles* the lock at the time it is told: leases that have ended are
+//! gone, and what is free goes to those who wait, in order (I10). So no timer is needed to keep
+//! the state right; whoever asks next finds it right.
+
+use std::time::Duration;
+
+use super::fence::Fences;
+use super::holders::{Entries, Holder, Holders};
+use super::moment::{Moment, Now};
+use super::queue::{Queue, Waiter};
+use super::shape::{Kind, Shape};
+use super::table::{Effects, Route};
+use crate::engine::{
+    AcquireRequest, Acquired, CancelRequest, Grant, Queueing, ReleaseOutcome, ReleaseRequest,
+    Renewal, Renewed, Standing, Wakeup,
+};
+use crate::owner::{Entry, Owner};
+
+/// The state of one lock.
+#[derive(Debug)]
+pub(crate) struct LockState {
+    pub(crate) kind: Kind,
+    pub(crate) limit: u32,
+    pub(crate) holders: Holders,
+    pub(crate) queue: Option<Box<Queue>>,
+}
+
+/// What an operation works with: the time, where fences come from, and where effects go.
+pub(crate) struct Scene<'a> {
+    pub(crate) now: Now,
+    pub(crate) fences: &'a mut Fences,
+    pub(crate) effects: &'a mut Effects,
+}
+
+impl LockState {
+    pub(crate) fn new(shape: Shape) -> Self {
+        Self { kind: shape.kind(), limit: shape.limit(), holders: Holders::None, queue: None }
+    }
+
+    /// Nobody holds it or waits: it need not be remembered.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.holders.is_empty() && self.queue.is_none()
+    }
+
+    pub(crate) fn acquire(
+        &mut self,
+        request: &AcquireRequest,
+        route: Route,
+        scene: &mut Scene<'_>,
+    ) -> Acquired {
+        self.settle(&request.name, scene);
+        if self.is_idle() {
+            *self = Self::new(request.shape);
+        }
+        if (self.kind, self.limit) != (request.shape.kind(), request.shape.limit()) {
+            return Acquired::Mismatch { kind: self.kind, limit: self.limit };
+        }
+        if let Some(again) = self.enter_again(request, scene) {
+            return again;
+        }
+        if self.stand_longer(request, scene.now.clock) {
+            return Acquired::Queued(self.standing(request.entry, scene.now.clock));
+        }
+        if self.queue.is_none() && self.fits(request.entry.owner, request.shape.permits()) {
+            return Acquired::Granted(self.grant_now(request, route, scene));
+        }
+        match request.queue {
+            None => Acquired::Busy,
+            Some(queueing) => {
+                let waiter = waiter(request, queueing, route, scene.now);
+                self.queue.get_or_insert_default().push(waiter);
+                Acquired::Queued(self.standing(request.entry, scene.now.clock))
+            }
+        }
+    }
+
+    /// Extends the lease, if the owner still has one. A lease never becomes shorter, so a late
+    /// renewal cannot cut what an earlier answer promised (I2); a missing one is never made (I3).
+    pub(crate) fn renew(&mut self, renewal: &Renewal, scene: &mut Scene<'_>) -> Renewed {
+        self.settle(&renewal.name, scene);
+        if self.extend(renewal.owner, scene.now.clock + renewal.lease.duration()) {
+            Renewed::Extended
+        } else {
+            Renewed::NotHeld
+        }
+    }
+
+    /// Ends one entry; with the last one the lock passes on, or lingers.
+    pub(crate) fn release(
+        &mut self,
+        request: &ReleaseRequest,
+        scene: &mut Scene<'_>,
+    ) -> ReleaseOutcome {
+        self.settle(&request.name, scene);
+        let Entry { owner, number } = request.entry;
+        let Some(entries) = self.holders.entries_mut(owner) else {
+            return ReleaseOutcome::NotHeld;
+        };
+        if !entries.remove(number) {
+            return ReleaseOutcome::NotHeld;
+        }
+        let remaining = entries.count();
+        if remaining == 0 {
+            self.leave(owner, request.linger, scene.now.clock);
+            self.settle(&request.name, scene);
+        }
+        ReleaseOutcome::Released { remaining }
+    }
+
+    /// Leaves the queue, or gives back what was granted in the meantime.
+    pub(crate) fn cancel(&mut self, request: &CancelRequest, scene: &mut Scene<'_>) {
+        if self.dequeue(request.entry).is_none() {
+            let CancelRequest { name, entry } = request.clone();
+            self.release(&ReleaseRequest { name, entry, linger: Duration::ZERO }, scene);
+        }
+        self.settle(&request.name, scene);
+    }
+
+    /// Takes the lock away from its holders, or from the one expected, and tells them.
+    pub(crate) fn force(
+        &mut self,
+        name: &crate::LockName,
+        expected: Option<Owner>,
+        scene: &mut Scene<'_>,
+    ) -> Vec<Owner> {
+        self.settle(name, scene);
+        let holders = self.holders.iter().map(|holder| holder.owner);
+        let taken: Vec<_> =
+            holders.filter(|&it| expected.is_none_or(|owner| owner == it)).collect();
+        for &owner in &taken {
+            if let Some(holder) = self.holders.remove(owner) {
+                let lost = Wakeup::Lost { name: name.clone(), owner };
+                scene.effects.push((holder.route, lost));
+            }
+        }
+        self.settle(name, scene);
+        taken
+    }
+
+    /// Brings the lock to the present: ended leases go, and what is free passes on.
+    pub(crate) fn settle(&mut self, name: &crate::LockName, scene: &mut Scene<'_>) {
+        self.holders.expire(scene.now.clock);
+        while let Some(waiter) = self.next_waiter(scene.now.clock) {
+            self.hand_over(name, waiter, scene);
+        }
+    }
+
+    /// The first live waiter, taken out of the queue, if there is room for it.
+    fn next_waiter(&mut self, now: Moment) -> Option<Waiter> {
+        loop {
+            let first = self.queue.as_ref()?.first()?;
+            let (entry, permits, is_dead) = (first.entry, first.permits, first.alive_until <= now);
+            if is_dead {
+                self.dequeue(entry);
+                continue;
+            }
+            return if self.fits(entry.owner, permits) { self.pop() } else { None };
+        }
+    }
+
+    /// Writes a waiter in as the holder, and tells it alone.
+    fn hand_over(&mut self, name: &crate::LockName, waiter: Waiter, scene: &mut Scene<'_>) {
+        let now = scene.now;
+        let lease = waiter.claim.min(waiter.lease.duration());
+        let fences = waiter.fences.max(1);
+        let fence = scene.fences.reserve(fences, now.wall);
+        let grant = Grant { fence, fences, lease, at: now.clock };
+        let owner = waiter.entry.owner;
+        self.holders.insert(Holder {
+            owner,
+            permits: waiter.permits,
+            fences,
+            fence,
+            until: now.clock + lease,
+            since: now.wall,
+            entries: Entries::One(waiter.entry.number),
+            about: waiter.about,
+            route: waiter.route,
+        });
+        self.tell(name, waiter.entry, waiter.route, grant, scene);
+        if waiter.entry.number != 0 {
+            self.bring_along(name, owner, grant, scene);
+        }
+    }
+
+    /// The other entries of an owner that just got the lock enter with it: left in the queue,
+    /// they would wait for themselves.
+    fn bring_along(
+        &mut self,
+        name: &crate::LockName,
+        owner: Owner,
+        grant: Grant,
+        scene: &mut Scene<'_>,
+    ) {
+        while let Some(entry) = self.queue.as_ref().and_then(|queue| queue.entry_of(owner)) {
+            let Some(waiter) = self.dequeue(entry) else {
+                return;
+            };
+            if let Some(entries) = self.holders.entries_mut(owner) {
+                entries.add(entry.number);
+            }
+            self.tell(name, entry, waiter.route, grant, scene);
+        }
+    }
+
+    fn tell(
+        &self,
+        name: &crate::LockName,
+        entry: Entry,
+        route: Route,
+        grant: Grant,
+        scene: &mut Scene<'_>,
+    ) {
+        scene.effects.push((route, Wakeup::Granted { name: name.clone(), entry, grant }));
+    }
+
+    /// The same owner enters once more, or asks for the grant it was given (I5).
+    fn enter_again(&mut self, request: &AcquireRequest, scene: &mut Scene<'_>) -> Option<Acquired> {
+        let Entry { owner, number } = request.entry;
+        let holder = self.holders.find(owner).filter(|holder| !holder.is_lingering())?;
+        if request.shape.permits() > holder.permits {
+            return Some(Acquired::Upgrade { held: holder.permits });
+        }
+        let (fence, fences) = (holder.fence, holder.fences);
+        self.dequeue(request.entry);
+        self.holders.entries_mut(owner)?.add(number);
+        let lease = request.lease.duration();
+        self.extend(owner, scene.now.clock + lease);
+        Some(Acquired::Granted(Grant { fence, fences, lease, at: scene.now.clock }))
+    }
+
+    /// A waiter that asks again stays alive in its place.
+    fn stand_longer(&mut self, request: &AcquireRequest, now: Moment) -> bool {
+        let waiter = self.queue.as_mut().and_then(|queue| queue.find_mut(request.entry));
+        let Some(waiter) = waiter else { return false };
+        if let Some(queueing) = request.queue {
+            waiter.alive_until = waiter.alive_until.max(now + queueing.heartbeat);
+        }
+        true
+    }
+
+    fn grant_now(
+        &mut self,
+        request: &AcquireRequest,
+        route: Route,
+        scene: &mut Scene<'_>,
+    ) -> Grant {
+        let now = scene.now;
+        let fence = scene.fences.reserve(1, now.wall);
+        let lease = request.lease.duration();
+        self.holders.insert(Holder {
+            owner: request.entry.owner,
+            permits: request.shape.permits(),
+            fences: 1,
+            fence,
+            until: now.clock + lease,
+            since: now.wall,
+            entries: Entries::One(request.entry.number),
+            about: request.about.clone(),
+            route,
+        });
+        Grant { fence, fences: 1, lease, at: now.clock }
+    }
+
+    /// Whether so many permits are free (I1), and the owner has no former hold that lingers.
+    fn fits(&self, owner: Owner, permits: u32) -> bool {
+        self.limit - self.holders.used() >= permits && self.holders.find(owner).is_none()
+    }
+
+    fn extend(&mut self, owner: Owner, until: Moment) -> bool {
+        match self.holders.find(owner) {
+            Some(holder) if !holder.is_lingering() => {
+                let until = until.max(holder.until);
+                self.holders.set_until(owner, until);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn leave(&mut self, owner: Owner, linger: Duration, now: Moment) {
+        if linger.is_zero() {
+            self.holders.remove(owner);
+        } else {
+            self.holders.set_until(owner, now + linger);
+        }
+    }
+
+    fn standing(&self, entry: Entry, now: Moment) -> Standing {
+        let queue = self.queue.as_ref();
+        let first = self.holders.first_deadline();
+        Standing {
+            ahead: queue.map_or(0, |queue| queue.ahead(entry, Standing::AHEAD_COUNTED)),
+            free_in: first.map_or(Duration::ZERO, |(until, _)| until.since(now)),
+            at: now,
+        }
+    }
+
+    fn pop(&mut self) -> Option<Waiter> {
+        let waiter = self.queue.as_mut()?.pop();
+        self.drop_empty_queue();
+        waiter
+    }
+
+    fn dequeue(&mut self, entry: Entry) -> Option<Waiter> {
+        let waiter = self.queue.as_mut()?.remove(entry);
+        self.drop_empty_queue();
+        waiter
+    }
+
+    fn drop_empty_queue(&mut self) {
+        self.queue.take_if(|queue| queue.is_empty());
+    }
+}
+
+fn waiter(request: &AcquireRequest, queueing: Queueing, route: Route, now: Now) -> Waiter {
+    Waiter {
+        entry: request.entry,
+        permits: request.shape.permits(),
+        lease: request.lease,
+        claim: queueing.claim,
+        fences: queueing.fences,
+        alive_until: now.clock + queueing.heartbeat,
+        since: now.wall,
+        about: request.about.clone(),
+        route,
+    }
+}

@@ -1,0 +1,99 @@
+//! What is asked of a lock: its kind, how many permits it has, how many are wanted.
+//!
+//! One counting mechanism serves every primitive. A mutex has one permit; a semaphore has n; a
+//! read-write lock has very many, of which a reader takes one and a writer takes all.
+
+use std::fmt;
+
+use crate::error::Invalid;
+
+/// Which primitive a name is used for. Two kinds never share a name: the second is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// One permit: one holder.
+    Mutex,
+    /// Readers take one permit, a writer takes all.
+    ReadWrite,
+    /// A set number of permits.
+    Semaphore,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mutex => "mutex",
+            Self::ReadWrite => "read-write lock",
+            Self::Semaphore => "semaphore",
+        })
+    }
+}
+
+/// The permits a request wants, out of how many, of which kind of lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    kind: Kind,
+    limit: u32,
+    permits: u32,
+}
+
+impl Shape {
+    /// The largest limit: the permits of a read-write lock, in which each reader takes one.
+    pub const MAX_LIMIT: u32 = 1_000_000_000;
+
+    /// The one permit of a mutex.
+    pub const fn mutex() -> Self {
+        Self { kind: Kind::Mutex, limit: 1, permits: 1 }
+    }
+
+    /// `permits` of the `limit` permits of a lock of this kind.
+    ///
+    /// # Errors
+    /// When the limit is not 1 to [`Shape::MAX_LIMIT`] (exactly 1 for a mutex), or the permits
+    /// are not 1 to the limit.
+    pub fn new(kind: Kind, limit: u32, permits: u32) -> Result<Self, Invalid> {
+        let most = if kind == Kind::Mutex { 1 } else { Self::MAX_LIMIT };
+        if !(1..=most).contains(&limit) {
+            return Err(Invalid::new(format!(
+                "the limit of a {kind} must be 1 to {most}, not {limit}"
+            )));
+        }
+        if !(1..=limit).contains(&permits) {
+            return Err(Invalid::new(format!(
+                "1 to {limit} permits can be asked of a {kind} with limit {limit}, not {permits}"
+            )));
+        }
+        Ok(Self { kind, limit, permits })
+    }
+
+    /// The kind of lock.
+    pub const fn kind(self) -> Kind {
+        self.kind
+    }
+
+    /// How many permits the lock has.
+    pub const fn limit(self) -> u32 {
+        self.limit
+    }
+
+    /// How many of them are wanted.
+    pub const fn permits(self) -> u32 {
+        self.permits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limit_zero_and_too_many_permits_are_refused_with_what_is_allowed() {
+        let zero = Shape::new(Kind::Semaphore, 0, 1).unwrap_err().to_string();
+        assert!(zero.contains("must be 1 to 1000000000, not 0"), "{zero}");
+        let many = Shape::new(Kind::Semaphore, 3, 4).unwrap_err().to_string();
+        assert!(many.contains("1 to 3 permits"), "{many}");
+        assert!(Shape::new(Kind::Semaphore, 3, 0).is_err());
+        assert!(Shape::new(Kind::Mutex, 2, 1).is_err());
+        assert!(Shape::new(Kind::Semaphore, 3, 3).is_ok());
+    }
+}

@@ -1,0 +1,206 @@
+//! All locks of one store: the state machine behind every engine.
+//!
+//! Each method is one operation at one moment: it changes the state, returns the outcome, and
+//! pushes the wake-ups that follow. It is the memory engine, and the oracle that other engines
+//! are compared with. A lock that nobody holds or wants leaves nothing behind: fences are drawn
+//! from one counter for all names, so none has to be kept per name.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, SystemTime};
+
+use super::fence::Fences;
+use super::lock::{LockState, Scene};
+use super::moment::{Moment, Now};
+use super::name::LockName;
+use crate::engine::{
+    AcquireRequest, Acquired, CancelRequest, ForceOutcome, ForceRequest, ListRequest,
+    ReleaseOutcome, ReleaseRequest, Renewal, Renewed, Wakeup,
+};
+use crate::info::{ForceRecord, HolderInfo, LockInfo, WaiterInfo};
+
+#[cfg(test)]
+mod tests;
+
+/// Which client a wake-up goes to.
+pub(crate) type Route = u32;
+
+/// The wake-ups that an operation causes, each with its client.
+pub(crate) type Effects = Vec<(Route, Wakeup)>;
+
+/// How many forced releases are remembered. They are rare, and a log keeps the rest.
+const FORCED_KEPT: usize = 1000;
+
+/// Fewer locks than this are never swept.
+const SWEEP_FROM: usize = 1024;
+
+/// All locks of one store.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    // Boxed, because a hash table keeps an eighth or more of its places empty.
+    locks: HashMap<LockName, Box<LockState>>,
+    fences: Fences,
+    forced: VecDeque<ForceRecord>,
+    sweep_at: usize,
+}
+
+impl Table {
+    pub(crate) fn acquire(
+        &mut self,
+        request: &AcquireRequest,
+        route: Route,
+        now: Now,
+        effects: &mut Effects,
+    ) -> Acquired {
+        self.sweep(now.clock);
+        let mut scene = Scene { now, fences: &mut self.fences, effects };
+        if let Some(lock) = self.locks.get_mut(&request.name) {
+            return lock.acquire(request, route, &mut scene);
+        }
+        let mut lock = Box::new(LockState::new(request.shape));
+        let acquired = lock.acquire(request, route, &mut scene);
+        self.locks.insert(request.name.clone(), lock);
+        acquired
+    }
+
+    pub(crate) fn renew(&mut self, renewal: &Renewal, now: Now, effects: &mut Effects) -> Renewed {
+        self.on_lock(&renewal.name, now, effects, |lock, scene| lock.renew(renewal, scene))
+            .unwrap_or(Renewed::NotHeld)
+    }
+
+    pub(crate) fn release(
+        &mut self,
+        request: &ReleaseRequest,
+        now: Now,
+        effects: &mut Effects,
+    ) -> ReleaseOutcome {
+        self.on_lock(&request.name, now, effects, |lock, scene| lock.release(request, scene))
+            .unwrap_or(ReleaseOutcome::NotHeld)
+    }
+
+    pub(crate) fn cancel(&mut self, request: &CancelRequest, now: Now, effects: &mut Effects) {
+        self.on_lock(&request.name, now, effects, |lock, scene| lock.cancel(request, scene));
+    }
+
+    /// Takes a lock away, raises its fence, and remembers who did so and why.
+    pub(crate) fn force_release(
+        &mut self,
+        request: &ForceRequest,
+        now: Now,
+        effects: &mut Effects,
+    ) -> ForceOutcome {
+        let ForceRequest { name, expected, .. } = request;
+        let taken =
+            self.on_lock(name, now, effects, |lock, scene| lock.force(name, *expected, scene));
+        let owners = taken.unwrap_or_default();
+        if owners.is_empty() {
+            return ForceOutcome::NotHeld;
+        }
+        self.fences.reserve(1, now.wall);
+        self.forced.truncate(FORCED_KEPT - 1);
+        self.forced.push_front(ForceRecord {
+            name: name.clone(),
+            owners: owners.clone(),
+            by: request.by.clone(),
+            reason: request.reason.clone(),
+            at: calendar(now.wall),
+        });
+        ForceOutcome::Released(owners)
+    }
+
+    pub(crate) fn inspect(&mut self, name: &LockName, now: Now, effects: &mut Effects) -> LockInfo {
+        let seen = self.on_lock(name, now, effects, |lock, scene| {
+            lock.settle(name, scene);
+            describe(name, lock, now.clock, LockInfo::WAITERS_SHOWN)
+        });
+        let mut info = seen.unwrap_or_else(|| LockInfo::free(name.clone()));
+        info.forced = self.forced.iter().find(|record| record.name == *name).cloned();
+        info
+    }
+
+    /// Locks that are held or wanted, in order of their names.
+    pub(crate) fn list(
+        &mut self,
+        request: &ListRequest,
+        now: Now,
+        effects: &mut Effects,
+    ) -> Vec<LockInfo> {
+        let names = self.locks.keys().filter(|name| name.as_str().starts_with(&request.prefix));
+        let mut names: Vec<_> = names.cloned().collect();
+        names.sort_unstable();
+        let infos = names.iter().filter_map(|name| {
+            let seen = self.on_lock(name, now, effects, |lock, scene| {
+                lock.settle(name, scene);
+                (!lock.is_idle()).then(|| describe(name, lock, now.clock, 0))
+            });
+            seen.flatten()
+        });
+        infos.take(request.limit).collect()
+    }
+
+    /// Forgets locks whose holders crashed and that nobody has asked for since, each time the
+    /// number of locks has doubled.
+    fn sweep(&mut self, now: Moment) {
+        if self.locks.len() < self.sweep_at {
+            return;
+        }
+        self.locks.retain(|_, lock| {
+            lock.holders.expire(now);
+            !lock.is_idle()
+        });
+        self.sweep_at = SWEEP_FROM.max(self.locks.len() * 2);
+    }
+
+    /// Runs an operation on a lock that exists, and forgets the lock if that leaves it idle.
+    fn on_lock<T>(
+        &mut self,
+        name: &LockName,
+        now: Now,
+        effects: &mut Effects,
+        operation: impl FnOnce(&mut LockState, &mut Scene<'_>) -> T,
+    ) -> Option<T> {
+        let lock = self.locks.get_mut(name)?;
+        let outcome = operation(lock, &mut Scene { now, fences: &mut self.fences, effects });
+        if lock.is_idle() {
+            self.locks.remove(name);
+        }
+        Some(outcome)
+    }
+}
+
+fn describe(name: &LockName, lock: &LockState, now: Moment, waiters_shown: usize) -> LockInfo {
+    let holder = |it: &super::holders::Holder| HolderInfo {
+        owner: it.owner,
+        about: it.about.clone(),
+        permits: it.permits,
+        entries: it.entries.count(),
+        fence: it.fence,
+        since: calendar(it.since),
+        lease_left: it.until.since(now),
+    };
+    let waiter = |it: &super::queue::Waiter| WaiterInfo {
+        owner: it.entry.owner,
+        about: it.about.clone(),
+        permits: it.permits,
+        since: calendar(it.since),
+    };
+    let queue = lock.queue.as_deref();
+    let mut holders: Vec<_> = lock.holders.iter().map(holder).collect();
+    holders.sort_by_key(|holder| holder.fence);
+    LockInfo {
+        kind: Some(lock.kind),
+        limit: lock.limit,
+        holders,
+        waiting: queue.map_or(0, |queue| queue.len()),
+        waiters: queue
+            .into_iter()
+            .flat_map(|it| it.iter())
+            .take(waiters_shown)
+            .map(waiter)
+            .collect(),
+        ..LockInfo::free(name.clone())
+    }
+}
+
+fn calendar(wall: Moment) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(wall.as_micros())
+}

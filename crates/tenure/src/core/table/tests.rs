@@ -1,0 +1,111 @@
+//! Random sequences of all operations, with time jumps, judged by a checker that sees outcomes
+//! and wake-ups only. The checker itself is judged too: it must catch each of the wrong tables in
+//! [`mutants`].
+
+mod checker;
+mod mutants;
+mod operation;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+
+use super::*;
+use checker::Checker;
+use operation::{Operation, operations};
+
+/// What the checker drives: the table, or a wrong one.
+pub(super) trait Subject: Default {
+    fn table(&mut self) -> &mut Table;
+
+    fn acquire(&mut self, request: &AcquireRequest, now: Now, effects: &mut Effects) -> Acquired {
+        self.table().acquire(request, 1, now, effects)
+    }
+
+    fn renew(&mut self, renewal: &Renewal, now: Now, effects: &mut Effects) -> Renewed {
+        self.table().renew(renewal, now, effects)
+    }
+
+    fn release(
+        &mut self,
+        request: &ReleaseRequest,
+        now: Now,
+        effects: &mut Effects,
+    ) -> ReleaseOutcome {
+        self.table().release(request, now, effects)
+    }
+}
+
+impl Subject for Table {
+    fn table(&mut self) -> &mut Table {
+        self
+    }
+}
+
+/// 2,000 sequences, or as many as `PROPTEST_CASES` says.
+fn config() -> Config {
+    let cases = std::env::var("PROPTEST_CASES").map_or(2_000, |_| Config::default().cases);
+    Config { cases, failure_persistence: None, ..Config::default() }
+}
+
+fn judge<S: Subject>(operations: &[Operation]) -> Result<(), String> {
+    let mut checker = Checker::<S>::default();
+    operations.iter().try_for_each(|operation| checker.perform(operation))
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// I1, I3, I4, I5, I10 hold for every sequence of operations.
+    #[test]
+    fn every_sequence_keeps_the_promises(operations in operations()) {
+        judge::<Table>(&operations).map_err(TestCaseError::fail)?;
+    }
+
+    /// Whatever happened, when everyone has left and every lease has ended, nothing is left.
+    #[test]
+    fn nothing_is_left_at_the_end(operations in operations()) {
+        let mut checker = Checker::<Table>::default();
+        operations.iter().try_for_each(|it| checker.perform(it)).map_err(TestCaseError::fail)?;
+        prop_assert_eq!(checker.wind_up(), 0);
+    }
+}
+
+/// How many sequences it takes to find a wrong table; all are found far earlier.
+fn is_caught<S: Subject>(promise: &str) {
+    let config = Config { cases: 5_000, failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new(config);
+    let result = runner
+        .run(&operations(), |operations| judge::<S>(&operations).map_err(TestCaseError::fail));
+    let failure = result.expect_err("the checker let a wrong table pass").to_string();
+    assert!(failure.contains(promise), "caught, but not for {promise}: {failure}");
+}
+
+#[test]
+fn a_release_without_owner_check_is_caught() {
+    is_caught::<mutants::AnyoneReleases>("I3");
+}
+
+#[test]
+fn a_renewal_that_recreates_is_caught() {
+    is_caught::<mutants::RenewalRecreates>("I3");
+}
+
+#[test]
+fn one_holder_too_many_is_caught() {
+    is_caught::<mutants::OneTooMany>("I1");
+}
+
+#[test]
+fn a_fence_from_the_calendar_alone_is_caught() {
+    is_caught::<mutants::FenceFromCalendar>("I4");
+}
+
+#[test]
+fn an_acquire_that_counts_twice_is_caught() {
+    is_caught::<mutants::CountsTwice>("I5");
+}
+
+#[test]
+fn a_queue_that_skips_its_head_is_caught() {
+    is_caught::<mutants::SkipsTheHead>("I10");
+}

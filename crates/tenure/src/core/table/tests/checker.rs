@@ -1,0 +1,403 @@
+//! The judge: it keeps its own account of who may believe to hold what, from outcomes and
+//! wake-ups alone, and says which promise a table broke.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::operation::{Lock, Operation, millis};
+use super::*;
+use crate::core::fence::Fence;
+use crate::core::lease::Lease;
+use crate::engine::{Grant, Queueing};
+use crate::info::About;
+use crate::owner::{Entry, Owner};
+
+pub(super) struct Checker<S> {
+    subject: S,
+    now: Now,
+    owners: Vec<Owner>,
+    about: Arc<About>,
+    accounts: HashMap<Lock, Account>,
+    last_fence: u64,
+}
+
+/// What is known of one lock.
+#[derive(Default)]
+struct Account {
+    holds: Vec<Hold>,
+    queue: Vec<Waiting>,
+}
+
+struct Hold {
+    owner: Owner,
+    numbers: Vec<u64>,
+    permits: u32,
+    until: Moment,
+    fence: Fence,
+}
+
+struct Waiting {
+    entry: Entry,
+    permits: u32,
+    alive_until: Moment,
+}
+
+type Verdict<T = ()> = Result<T, String>;
+
+impl<S: Subject> Default for Checker<S> {
+    fn default() -> Self {
+        let start = Moment::from_micros(1_700_000_000_000_000);
+        Self {
+            subject: S::default(),
+            now: Now { clock: Moment::from_micros(1_000_000), wall: start },
+            owners: (0..5).map(|_| Owner::new()).collect(),
+            about: Arc::new(About::this_process()),
+            accounts: HashMap::new(),
+            last_fence: 0,
+        }
+    }
+}
+
+impl<S: Subject> Checker<S> {
+    /// Performs an operation, judges its outcome, performs it again, and judges that nothing
+    /// more has happened.
+    pub(super) fn perform(&mut self, operation: &Operation) -> Verdict {
+        self.forget_ended();
+        match *operation {
+            Operation::Acquire { lock, owner, number, lease, queue } => {
+                let queue = queue.map(|queue| Queueing {
+                    heartbeat: millis(queue.heartbeat),
+                    claim: millis(queue.claim),
+                    fences: queue.fences,
+                });
+                let request = AcquireRequest {
+                    name: LockName::new(lock.name()).unwrap(),
+                    entry: self.entry(owner, number),
+                    // An entry asks for the same whenever it asks.
+                    shape: lock.shape(
+                        (u32::from(owner) + self.entry(owner, number).number as u32) % 3 + 1,
+                    ),
+                    lease: Lease::new(millis(lease)).unwrap(),
+                    about: self.about.clone(),
+                    queue,
+                };
+                self.acquire(lock, &request)?;
+            }
+            Operation::Renew { lock, owner, lease } => self.renew(lock, owner, lease)?,
+            Operation::Release { lock, owner, number, linger } => {
+                self.release(lock, self.entry(owner, number), millis(linger))?;
+            }
+            Operation::Cancel { lock, owner, number } => {
+                self.cancel(lock, self.entry(owner, number))?;
+            }
+            Operation::Force { lock, owner } => self.force(lock, owner)?,
+            Operation::Inspect { lock } => {
+                let mut effects = Effects::new();
+                let name = LockName::new(lock.name()).unwrap();
+                self.subject.table().inspect(&name, self.now, &mut effects);
+                self.hear(lock, effects)?;
+            }
+            Operation::Pass { millis: time, wall_jump } => {
+                self.now.clock = self.now.clock + millis(time);
+                let wall = self.now.wall.as_micros().saturating_add_signed(wall_jump.into());
+                self.now.wall = Moment::from_micros(wall + u64::from(time) * 1000);
+            }
+        }
+        self.check_exclusion()
+    }
+
+    /// Lets every lease and heartbeat end, and counts the locks that are left.
+    pub(super) fn wind_up(&mut self) -> usize {
+        self.now.clock = self.now.clock + Duration::from_secs(10);
+        let everything = ListRequest { prefix: String::new(), limit: usize::MAX };
+        let table = self.subject.table();
+        table.list(&everything, self.now, &mut Effects::new());
+        table.locks.len()
+    }
+
+    fn acquire(&mut self, lock: Lock, request: &AcquireRequest) -> Verdict {
+        let mut effects = Effects::new();
+        let outcome = self.subject.acquire(request, self.now, &mut effects);
+        self.hear(lock, effects)?;
+        let (now, entry) = (self.now.clock, request.entry);
+        let account = self.accounts.entry(lock).or_default();
+        match &outcome {
+            Acquired::Granted(grant) => {
+                account.queue.retain(|waiting| waiting.entry != entry);
+                let until = now + request.lease.duration();
+                if let Some(hold) = account.hold_of(entry.owner) {
+                    ensure(hold.fence == grant.fence, "I4: a re-entry changed the fence")?;
+                    hold.enter(entry.number);
+                    hold.until = hold.until.max(until);
+                } else {
+                    ensure(account.queue.is_empty(), "I10: overtook those who wait")?;
+                    account.holds.push(Hold::new(
+                        request.entry,
+                        request.shape.permits(),
+                        until,
+                        grant,
+                    ));
+                    self.check_fence(grant)?;
+                }
+            }
+            Acquired::Queued(_) | Acquired::Busy => {
+                account.judge_refusal(request)?;
+                if let (Acquired::Queued(_), Some(queue)) = (&outcome, request.queue) {
+                    account.wait(request, now + queue.heartbeat);
+                }
+            }
+            Acquired::Upgrade { held } => {
+                let hold = account.hold_of(entry.owner).ok_or("an upgrade of nothing")?;
+                ensure(hold.permits == *held, "a wrong count of permits")?;
+            }
+            Acquired::Mismatch { .. } => return Err("no kinds were mixed".into()),
+        }
+        self.check_repeats(lock, |subject, now, effects| {
+            let again = subject.acquire(request, now, effects);
+            ensure(same_answer(&again, &outcome), "I5: another answer to the same acquire")
+        })
+    }
+
+    fn renew(&mut self, lock: Lock, owner: u8, lease: u16) -> Verdict {
+        let owner = self.owners[usize::from(owner)];
+        let lease = Lease::new(millis(lease)).unwrap();
+        let renewal = Renewal { name: LockName::new(lock.name()).unwrap(), owner, lease };
+        let mut effects = Effects::new();
+        let outcome = self.subject.renew(&renewal, self.now, &mut effects);
+        self.hear(lock, effects)?;
+        let until = self.now.clock + lease.duration();
+        match self.accounts.entry(lock).or_default().hold_of(owner) {
+            Some(hold) => {
+                ensure(outcome == Renewed::Extended, "a holder was refused its renewal")?;
+                hold.until = hold.until.max(until);
+            }
+            None => ensure(outcome == Renewed::NotHeld, "I3: renewed what was not held")?,
+        }
+        self.check_repeats(lock, |subject, now, effects| {
+            let again = subject.renew(&renewal, now, effects);
+            ensure(again == outcome, "I5: another answer to the same renewal")
+        })
+    }
+
+    fn release(&mut self, lock: Lock, entry: Entry, linger: Duration) -> Verdict {
+        let request = ReleaseRequest { name: LockName::new(lock.name()).unwrap(), entry, linger };
+        let mut effects = Effects::new();
+        let outcome = self.subject.release(&request, self.now, &mut effects);
+        // The entry may have been waiting, and be served, with the owner's other entries, before
+        // it is released in the same step.
+        let is_served = |(_, wakeup): &(Route, Wakeup)| matches!(wakeup, Wakeup::Granted { entry: it, .. } if it.owner == entry.owner);
+        let after = effects.iter().rposition(is_served).map_or(0, |place| place + 1);
+        let later = effects.split_off(after);
+        self.hear(lock, effects)?;
+        let was_held = self.accounts.entry(lock).or_default().leave(entry, linger, self.now.clock);
+        self.hear(lock, later)?;
+        let expected = match was_held {
+            Some(remaining) => ReleaseOutcome::Released { remaining },
+            None => ReleaseOutcome::NotHeld,
+        };
+        ensure(outcome == expected, "I3: released what was not held, or did not what was")?;
+        self.check_repeats(lock, |subject, now, effects| {
+            let again = subject.release(&request, now, effects);
+            ensure(again == ReleaseOutcome::NotHeld, "I5: released twice")
+        })
+    }
+
+    fn cancel(&mut self, lock: Lock, entry: Entry) -> Verdict {
+        let request = CancelRequest { name: LockName::new(lock.name()).unwrap(), entry };
+        let mut effects = Effects::new();
+        self.subject.table().cancel(&request, self.now, &mut effects);
+        let account = self.accounts.entry(lock).or_default();
+        if account.queue.iter().any(|waiting| waiting.entry == entry) {
+            account.queue.retain(|waiting| waiting.entry != entry);
+        } else {
+            account.leave(entry, Duration::ZERO, self.now.clock);
+        }
+        self.hear(lock, effects)?;
+        self.check_repeats(lock, |subject, now, effects| {
+            subject.table().cancel(&request, now, effects);
+            Ok(())
+        })
+    }
+
+    fn force(&mut self, lock: Lock, owner: Option<u8>) -> Verdict {
+        let expected = owner.map(|owner| self.owners[usize::from(owner)]);
+        let request = ForceRequest {
+            name: LockName::new(lock.name()).unwrap(),
+            expected,
+            reason: "a test".into(),
+            by: self.about.clone(),
+        };
+        let mut effects = Effects::new();
+        let outcome = self.subject.table().force_release(&request, self.now, &mut effects);
+        let is_meant = |hold: &&Hold| expected.is_none_or(|owner| hold.owner == owner);
+        let account = self.accounts.entry(lock).or_default();
+        let meant: Vec<_> = account.holds.iter().filter(is_meant).map(|hold| hold.owner).collect();
+        let told = effects.iter().filter(|(_, it)| matches!(it, Wakeup::Lost { .. })).count();
+        self.hear(lock, effects)?;
+        let taken = match outcome {
+            ForceOutcome::Released(owners) => owners,
+            ForceOutcome::NotHeld => Vec::new(),
+        };
+        ensure(taken.len() == told, "not exactly those who lost it were told")?;
+        ensure(meant.iter().all(|owner| taken.contains(owner)), "a holder was not forced out")
+    }
+
+    /// Takes the wake-ups into account: each must be for the first live waiter (I10).
+    fn hear(&mut self, lock: Lock, effects: Effects) -> Verdict {
+        let now = self.now.clock;
+        for (_, wakeup) in effects {
+            let account = self.accounts.entry(lock).or_default();
+            let (entry, grant) = match wakeup {
+                Wakeup::Granted { entry, grant, .. } => (entry, grant),
+                Wakeup::Lost { owner, .. } => {
+                    account.lose(owner)?;
+                    continue;
+                }
+                Wakeup::Missed => continue,
+            };
+            let until = now + grant.lease;
+            if let Some(hold) = account.hold_of(entry.owner) {
+                ensure(
+                    hold.fence == grant.fence,
+                    "I4: an entry that came along has another fence",
+                )?;
+                hold.enter(entry.number);
+                account.queue.retain(|waiting| waiting.entry != entry);
+                continue;
+            }
+            account.bury_dead(now);
+            ensure(!account.queue.is_empty(), "a grant for nobody")?;
+            let first = account.queue.remove(0);
+            ensure(first.entry == entry, "I10: not the first in the queue was served")?;
+            account.holds.push(Hold::new(entry, first.permits, until, &grant));
+            self.check_fence(&grant)?;
+        }
+        self.accounts.entry(lock).or_default().bury_dead(now);
+        Ok(())
+    }
+
+    fn check_fence(&mut self, grant: &Grant) -> Verdict {
+        let fence = grant.fence.value();
+        ensure(fence > self.last_fence, "I4: a fence did not grow")?;
+        self.last_fence = fence + u64::from(grant.fences) - 1;
+        Ok(())
+    }
+
+    fn check_exclusion(&mut self) -> Verdict {
+        self.forget_ended();
+        for (lock, account) in &self.accounts {
+            let used: u32 = account.holds.iter().map(|hold| hold.permits).sum();
+            ensure(used <= lock.shape(1).limit(), "I1: one holder too many")?;
+        }
+        Ok(())
+    }
+
+    /// Performs the same once more at the same moment: nothing may change.
+    fn check_repeats(
+        &mut self,
+        lock: Lock,
+        again: impl FnOnce(&mut S, Now, &mut Effects) -> Verdict,
+    ) -> Verdict {
+        let name = LockName::new(lock.name()).unwrap();
+        let mut effects = Effects::new();
+        let before = self.subject.table().inspect(&name, self.now, &mut effects);
+        again(&mut self.subject, self.now, &mut effects)?;
+        let after = self.subject.table().inspect(&name, self.now, &mut effects);
+        ensure(before == after, "I5: sent twice, it acted twice")?;
+        ensure(effects.is_empty(), "I5: sent twice, it woke somebody twice")
+    }
+
+    fn forget_ended(&mut self) {
+        let now = self.now.clock;
+        for account in self.accounts.values_mut() {
+            account.holds.retain(|hold| hold.until > now);
+        }
+    }
+
+    /// Some owners enter once, others again and again.
+    fn entry(&self, owner: u8, number: u8) -> Entry {
+        let number = if owner % 2 == 0 { 0 } else { number + 1 };
+        Entry { owner: self.owners[usize::from(owner)], number: number.into() }
+    }
+}
+
+impl Account {
+    /// The hold of an owner that has not released it.
+    fn hold_of(&mut self, owner: Owner) -> Option<&mut Hold> {
+        self.holds.iter_mut().find(|hold| hold.owner == owner && !hold.numbers.is_empty())
+    }
+
+    /// Ends an entry: how many remain, or none if it was not held.
+    fn leave(&mut self, entry: Entry, linger: Duration, now: Moment) -> Option<u32> {
+        let hold = self.hold_of(entry.owner)?;
+        let before = hold.numbers.len();
+        hold.numbers.retain(|&number| number != entry.number);
+        if hold.numbers.len() == before {
+            return None;
+        }
+        let remaining = hold.numbers.len() as u32;
+        if remaining == 0 {
+            hold.until = now + linger;
+            self.holds.retain(|hold| hold.until > now);
+        }
+        Some(remaining)
+    }
+
+    fn lose(&mut self, owner: Owner) -> Verdict {
+        let before = self.holds.len();
+        self.holds.retain(|hold| hold.owner != owner);
+        ensure(self.holds.len() < before, "somebody lost what it did not hold")
+    }
+
+    /// A refusal is right only if somebody is ahead or there is no room.
+    fn judge_refusal(&self, request: &AcquireRequest) -> Verdict {
+        let ahead = self.queue.iter().take_while(|waiting| waiting.entry != request.entry).count();
+        let used: u32 = self.holds.iter().map(|hold| hold.permits).sum();
+        let room = request.shape.limit() - used >= request.shape.permits();
+        let is_new_here = self.holds.iter().all(|hold| hold.owner != request.entry.owner);
+        ensure(ahead > 0 || !room || !is_new_here, "refused, though it was free")
+    }
+
+    fn wait(&mut self, request: &AcquireRequest, alive_until: Moment) {
+        let place = self.queue.iter_mut().find(|waiting| waiting.entry == request.entry);
+        match place {
+            Some(waiting) => waiting.alive_until = waiting.alive_until.max(alive_until),
+            None => self.queue.push(Waiting {
+                entry: request.entry,
+                permits: request.shape.permits(),
+                alive_until,
+            }),
+        }
+    }
+
+    fn bury_dead(&mut self, now: Moment) {
+        while self.queue.first().is_some_and(|first| first.alive_until <= now) {
+            self.queue.remove(0);
+        }
+    }
+}
+
+impl Hold {
+    fn new(entry: Entry, permits: u32, until: Moment, grant: &Grant) -> Self {
+        Self { owner: entry.owner, numbers: vec![entry.number], permits, until, fence: grant.fence }
+    }
+
+    fn enter(&mut self, number: u64) {
+        if !self.numbers.contains(&number) {
+            self.numbers.push(number);
+        }
+    }
+}
+
+/// The same grant or the same kind of refusal; where one stands may be told more exactly.
+fn same_answer(one: &Acquired, other: &Acquired) -> bool {
+    match (one, other) {
+        (Acquired::Granted(one), Acquired::Granted(other)) => one.fence == other.fence,
+        _ => one == other,
+    }
+}
+
+fn ensure(holds: bool, otherwise: &str) -> Verdict {
+    if holds { Ok(()) } else { Err(otherwise.into()) }
+}

@@ -1,0 +1,151 @@
+//! Tables that are wrong on purpose, each as locks in the wild have been wrong.
+
+use super::*;
+use crate::core::fence::Fence;
+use crate::core::shape::Shape;
+use crate::engine::{ForceRequest, Grant};
+use crate::info::About;
+
+macro_rules! mutant {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Default)]
+        pub(crate) struct $name(Table);
+    };
+}
+
+mutant! {
+    /// `DEL key`, whoever asks.
+    AnyoneReleases
+}
+
+impl Subject for AnyoneReleases {
+    fn table(&mut self) -> &mut Table {
+        &mut self.0
+    }
+
+    fn release(
+        &mut self,
+        request: &ReleaseRequest,
+        now: Now,
+        effects: &mut Effects,
+    ) -> ReleaseOutcome {
+        let outcome = self.0.release(request, now, effects);
+        let force = ForceRequest {
+            name: request.name.clone(),
+            expected: None,
+            reason: "".into(),
+            by: std::sync::Arc::new(About::this_process()),
+        };
+        match self.0.force_release(&force, now, &mut Effects::new()) {
+            ForceOutcome::Released(_) => ReleaseOutcome::Released { remaining: 0 },
+            ForceOutcome::NotHeld => outcome,
+        }
+    }
+}
+
+mutant! {
+    /// `SET key owner PX lease`, to renew what may be gone.
+    RenewalRecreates
+}
+
+impl Subject for RenewalRecreates {
+    fn table(&mut self) -> &mut Table {
+        &mut self.0
+    }
+
+    fn renew(&mut self, renewal: &Renewal, now: Now, effects: &mut Effects) -> Renewed {
+        self.0.renew(renewal, now, effects);
+        Renewed::Extended
+    }
+}
+
+mutant! {
+    /// Looks first and writes later, so that one more slips in.
+    OneTooMany
+}
+
+impl Subject for OneTooMany {
+    fn table(&mut self) -> &mut Table {
+        &mut self.0
+    }
+
+    fn acquire(&mut self, request: &AcquireRequest, now: Now, effects: &mut Effects) -> Acquired {
+        let (shape, mut request) = (request.shape, request.clone());
+        if shape.kind() == crate::Kind::Semaphore {
+            request.shape = Shape::new(shape.kind(), shape.limit() + 1, shape.permits()).unwrap();
+        }
+        self.0.acquire(&request, 1, now, effects)
+    }
+}
+
+mutant! {
+    /// The fence is the time.
+    FenceFromCalendar
+}
+
+impl Subject for FenceFromCalendar {
+    fn table(&mut self) -> &mut Table {
+        &mut self.0
+    }
+
+    fn acquire(&mut self, request: &AcquireRequest, now: Now, effects: &mut Effects) -> Acquired {
+        match self.0.acquire(request, 1, now, effects) {
+            Acquired::Granted(grant) => {
+                let fence = Fence::from_value(now.wall.as_micros());
+                Acquired::Granted(Grant { fence, ..grant })
+            }
+            other => other,
+        }
+    }
+}
+
+/// `HINCRBY`, once more for every time it is sent.
+#[derive(Default)]
+pub(crate) struct CountsTwice {
+    table: Table,
+    sent: u64,
+}
+
+impl Subject for CountsTwice {
+    fn table(&mut self) -> &mut Table {
+        &mut self.table
+    }
+
+    fn acquire(&mut self, request: &AcquireRequest, now: Now, effects: &mut Effects) -> Acquired {
+        self.sent += 1;
+        let mut request = request.clone();
+        request.entry.number = self.sent;
+        self.table.acquire(&request, 1, now, effects)
+    }
+}
+
+mutant! {
+    /// Serves the second in the queue.
+    SkipsTheHead
+}
+
+impl Subject for SkipsTheHead {
+    fn table(&mut self) -> &mut Table {
+        &mut self.0
+    }
+
+    fn release(
+        &mut self,
+        request: &ReleaseRequest,
+        now: Now,
+        effects: &mut Effects,
+    ) -> ReleaseOutcome {
+        let mut first = Effects::new();
+        let outcome = self.0.release(request, now, &mut first);
+        for (route, wakeup) in first {
+            match wakeup {
+                Wakeup::Granted { name, entry, .. } => {
+                    self.0.cancel(&CancelRequest { name, entry }, now, effects);
+                }
+                other => effects.push((route, other)),
+            }
+        }
+        outcome
+    }
+}

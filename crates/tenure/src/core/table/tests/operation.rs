@@ -1,0 +1,123 @@
+//! Random operations on a few locks of every kind, by a few owners.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use crate::core::shape::{Kind, Shape};
+
+/// One step of a sequence. Owners and locks are numbers, so that a failure is short to read.
+#[derive(Clone, Debug)]
+pub(super) enum Operation {
+    Acquire {
+        lock: Lock,
+        owner: u8,
+        number: u8,
+        lease: u16,
+        queue: Option<Queue>,
+    },
+    Renew {
+        lock: Lock,
+        owner: u8,
+        lease: u16,
+    },
+    Release {
+        lock: Lock,
+        owner: u8,
+        number: u8,
+        linger: u16,
+    },
+    Cancel {
+        lock: Lock,
+        owner: u8,
+        number: u8,
+    },
+    Force {
+        lock: Lock,
+        owner: Option<u8>,
+    },
+    Inspect {
+        lock: Lock,
+    },
+    /// The steady clock goes forward; the calendar goes anywhere.
+    Pass {
+        millis: u16,
+        wall_jump: i32,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queue {
+    pub(super) heartbeat: u16,
+    pub(super) claim: u16,
+    pub(super) fences: u32,
+}
+
+/// One lock of each kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Lock {
+    Mutex,
+    Semaphore,
+    ReadWrite,
+}
+
+impl Lock {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::Semaphore => "semaphore",
+            Self::ReadWrite => "read-write",
+        }
+    }
+
+    /// The permits asked for, made to fit this lock.
+    pub(super) fn shape(self, permits: u32) -> Shape {
+        let (kind, limit, permits) = match self {
+            Self::Mutex => (Kind::Mutex, 1, 1),
+            Self::Semaphore => (Kind::Semaphore, 3, permits.clamp(1, 3)),
+            Self::ReadWrite => (Kind::ReadWrite, 1000, if permits > 1 { 1000 } else { 1 }),
+        };
+        Shape::new(kind, limit, permits).unwrap()
+    }
+}
+
+pub(super) fn millis(millis: u16) -> Duration {
+    Duration::from_millis(millis.into())
+}
+
+pub(super) fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    prop::collection::vec(operation(), 1..80)
+}
+
+fn lock() -> impl Strategy<Value = Lock> {
+    prop_oneof![3 => Just(Lock::Mutex), 2 => Just(Lock::Semaphore), 2 => Just(Lock::ReadWrite)]
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let (owner, number, lease) = (0u8..5, 0u8..3, 10u16..100);
+    let queue = (20u16..200, 10u16..100, 1u32..5).prop_map(|(heartbeat, claim, fences)| Queue {
+        heartbeat,
+        claim,
+        fences,
+    });
+    let acquire = (lock(), owner.clone(), number.clone(), lease.clone(), prop::option::of(queue));
+    let linger = prop_oneof![4 => Just(0u16), 1 => 1u16..60];
+    let wall_jump = prop_oneof![4 => Just(0i32), 1 => -2_000_000i32..2_000_000];
+    prop_oneof![
+        8 => acquire.prop_map(|(lock, owner, number, lease, queue)| {
+            Operation::Acquire { lock, owner, number, lease, queue }
+        }),
+        3 => (lock(), owner.clone(), lease)
+            .prop_map(|(lock, owner, lease)| Operation::Renew { lock, owner, lease }),
+        5 => (lock(), owner.clone(), number.clone(), linger).prop_map(
+            |(lock, owner, number, linger)| Operation::Release { lock, owner, number, linger }
+        ),
+        2 => (lock(), owner.clone(), number)
+            .prop_map(|(lock, owner, number)| Operation::Cancel { lock, owner, number }),
+        1 => (lock(), prop::option::of(owner))
+            .prop_map(|(lock, owner)| Operation::Force { lock, owner }),
+        1 => lock().prop_map(|lock| Operation::Inspect { lock }),
+        4 => (0u16..60, wall_jump)
+            .prop_map(|(millis, wall_jump)| Operation::Pass { millis, wall_jump }),
+    ]
+}

@@ -1,0 +1,203 @@
+//! A lock that this process holds: what its guard and the driver share.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::Driver;
+use crate::core::fence::Fence;
+use crate::core::lease::Lease;
+use crate::core::moment::Moment;
+use crate::core::name::LockName;
+use crate::error::{Lost, WhyLost};
+use crate::info::About;
+use crate::owner::Entry;
+
+/// One hold. Its state changes only under the driver's agenda; everyone may read it.
+///
+/// There may be hundreds of thousands of these, so the fields are few and small.
+pub(crate) struct Held {
+    pub(super) driver: Arc<Driver>,
+    pub(crate) name: LockName,
+    pub(crate) entry: Entry,
+    pub(crate) fence: Fence,
+    pub(super) about: Arc<About>,
+    /// Since when this guard holds it.
+    pub(super) since: Moment,
+    /// Since when this process holds it, through all local hand-overs.
+    pub(super) process_since: Moment,
+    pub(super) lease: Lease,
+    /// The least holding time in milliseconds, zero for none.
+    pub(super) at_least: u32,
+    /// How many local hand-overs the reserved fences still allow.
+    pub(super) passes: u32,
+    deadline: AtomicU64,
+    alarm: AtomicU64,
+    state: AtomicU8,
+    renewing: AtomicU8,
+    // Made by the first one who waits for the loss; most holders never do.
+    watch: OnceLock<Box<Notify>>,
+}
+
+/// How the lease is kept up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Renewing {
+    /// Fixed lease: it ends when it ends.
+    Never = 0,
+    /// Fixed lease, handed over with a claim lease that must be confirmed.
+    Once = 1,
+    /// Watchdog.
+    Always = 2,
+}
+
+const HELD: u8 = 0;
+const LEASE_ENDED: u8 = 1;
+const NOT_HELD: u8 = 2;
+/// Released, passed on or detached: this guard has nothing to do with the lock any more.
+const FINISHED: u8 = 3;
+
+/// No alarm is set.
+const NO_ALARM: u64 = u64::MAX;
+
+/// What a new hold is made of, besides what the driver knows.
+pub(super) struct Terms {
+    pub(super) name: LockName,
+    pub(super) entry: Entry,
+    pub(super) fence: Fence,
+    pub(super) about: Arc<About>,
+    pub(super) since: Moment,
+    pub(super) process_since: Moment,
+    pub(super) lease: Lease,
+    pub(super) at_least: u32,
+    pub(super) passes: u32,
+    pub(super) deadline: Moment,
+    pub(super) renewing: Renewing,
+}
+
+impl Held {
+    pub(super) fn new(driver: Arc<Driver>, terms: Terms) -> Self {
+        Self {
+            driver,
+            name: terms.name,
+            entry: terms.entry,
+            fence: terms.fence,
+            about: terms.about,
+            since: terms.since,
+            process_since: terms.process_since,
+            lease: terms.lease,
+            at_least: terms.at_least,
+            passes: terms.passes,
+            deadline: AtomicU64::new(terms.deadline.as_micros()),
+            alarm: AtomicU64::new(NO_ALARM),
+            state: AtomicU8::new(HELD),
+            renewing: AtomicU8::new(terms.renewing as u8),
+            watch: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn driver(&self) -> &Arc<Driver> {
+        &self.driver
+    }
+
+    pub(crate) fn lease(&self) -> Lease {
+        self.lease
+    }
+
+    pub(crate) fn deadline(&self) -> Moment {
+        Moment::from_micros(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// Why the lock is lost at `now`; none while it is held. Looks at the clock too: a process
+    /// that was stopped past its lease knows it before any thread could tell (I9).
+    pub(crate) fn lost(&self, now: Moment) -> Option<Lost> {
+        let why = match self.state.load(Ordering::Acquire) {
+            LEASE_ENDED => WhyLost::LeaseEnded,
+            NOT_HELD => WhyLost::NotHeld,
+            HELD if now >= self.deadline() => WhyLost::LeaseEnded,
+            _ => return None,
+        };
+        Some(Lost { name: self.name.clone(), why })
+    }
+
+    /// Resolves when the lock is lost; never, if it is released before.
+    pub(crate) async fn until_lost(&self) -> Lost {
+        let watch = self.watch.get_or_init(Box::default);
+        loop {
+            let mut changed = pin!(watch.notified());
+            changed.as_mut().enable();
+            // Against `announce`: either it sees the watch, or we see the state.
+            fence(Ordering::SeqCst);
+            if let Some(lost) = self.lost_by_state() {
+                return lost;
+            }
+            changed.await;
+        }
+    }
+
+    /// What was announced, leaving the clock to the driver, which announces in time.
+    fn lost_by_state(&self) -> Option<Lost> {
+        self.lost(Moment::ZERO)
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.state.load(Ordering::Acquire) == HELD
+    }
+
+    pub(super) fn renewing(&self) -> Renewing {
+        match self.renewing.load(Ordering::Acquire) {
+            0 => Renewing::Never,
+            1 => Renewing::Once,
+            _ => Renewing::Always,
+        }
+    }
+
+    pub(super) fn set_renewing(&self, renewing: Renewing) {
+        self.renewing.store(renewing as u8, Ordering::Release);
+    }
+
+    /// A renewal was confirmed. It never makes the deadline earlier.
+    pub(super) fn extend(&self, deadline: Moment) {
+        self.deadline.fetch_max(deadline.as_micros(), Ordering::AcqRel);
+    }
+
+    /// From held to lost; false if it was not held. Only under the agenda.
+    pub(super) fn set_lost(&self, why: WhyLost) -> bool {
+        let state = if why == WhyLost::LeaseEnded { LEASE_ENDED } else { NOT_HELD };
+        let held = self.is_held();
+        if held {
+            self.state.store(state, Ordering::Release);
+        }
+        held
+    }
+
+    /// From held to finished; false if it was lost or finished before. Only under the agenda.
+    pub(super) fn set_finished(&self) -> bool {
+        self.state.swap(FINISHED, Ordering::AcqRel) == HELD
+    }
+
+    /// Wakes everyone who waits for the loss.
+    pub(super) fn announce(&self) {
+        fence(Ordering::SeqCst);
+        if let Some(watch) = self.watch.get() {
+            watch.notify_waiters();
+        }
+    }
+
+    /// How long the lock must stay occupied after a release at `now`.
+    pub(super) fn linger(&self, now: Moment) -> Duration {
+        Duration::from_millis(self.at_least.into()).saturating_sub(now.since(self.since))
+    }
+
+    pub(super) fn set_alarm(&self, at: Moment) {
+        self.alarm.store(at.as_micros(), Ordering::Relaxed);
+    }
+
+    pub(super) fn take_alarm(&self) -> Option<Moment> {
+        let at = self.alarm.swap(NO_ALARM, Ordering::Relaxed);
+        (at != NO_ALARM).then(|| Moment::from_micros(at))
+    }
+}

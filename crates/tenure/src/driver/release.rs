@@ -1,0 +1,112 @@
+//! Letting go of a lock, in every path: told to, dropped, panicked, cancelled (I8).
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::Driver;
+use super::held::Held;
+use crate::clock;
+use crate::engine::{Answer, ReleaseOutcome, ReleaseRequest};
+use crate::error::{Error, Trouble};
+use crate::sync::lock;
+use crate::telemetry;
+
+/// What a release found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// The lock was held until now.
+    Now,
+    /// The lock had been lost before; there was nothing to release.
+    AlreadyLost,
+}
+
+impl Driver {
+    /// Releases, and tells how it went.
+    pub(crate) async fn release(self: &Arc<Self>, held: &Arc<Held>) -> Result<Released, Error> {
+        let Some(departure) = self.depart(held) else {
+            return Ok(Released::Now);
+        };
+        let was_lost = departure.was_lost;
+        let result = departure.await;
+        match result {
+            _ if was_lost => Ok(Released::AlreadyLost),
+            Ok(ReleaseOutcome::Released { .. }) => Ok(Released::Now),
+            Ok(ReleaseOutcome::NotHeld) => Ok(Released::AlreadyLost),
+            Err(trouble) => Err(Error::from_trouble(&held.name, "release", trouble)),
+        }
+    }
+
+    /// Releases in the background.
+    pub(crate) fn let_go(self: &Arc<Self>, held: &Arc<Held>) {
+        drop(self.depart(held));
+    }
+
+    /// Ends the hold here, then passes the lock on or begins to release it in the store.
+    fn depart(self: &Arc<Self>, held: &Arc<Held>) -> Option<Departure> {
+        let now = clock::now();
+        let was_lost = held.lost(now).is_some() | !self.finish(held);
+        if !was_lost {
+            telemetry::held_for(now.since(held.since));
+            if self.pass_on(held, now) {
+                return None;
+            }
+        }
+        // A question of our own line that is still on its way would take the lock again: its
+        // answer undoes that.
+        lock(&self.lines).disown(held.entry);
+        let linger = if was_lost { Duration::ZERO } else { held.linger(now) };
+        let request = ReleaseRequest { name: held.name.clone(), entry: held.entry, linger };
+        let answer = self.engine.release(request.clone());
+        Some(Departure { driver: self.clone(), request, was_lost, answer: Some(answer) })
+    }
+
+    /// Goes on releasing until it is done, or the lease has ended anyway.
+    fn keep_releasing(self: &Arc<Self>, request: ReleaseRequest, first: Answer<ReleaseOutcome>) {
+        let driver = self.clone();
+        self.spawn(async move {
+            let until = clock::now() + crate::Lease::MAX.duration();
+            let again = || driver.engine.release(request.clone());
+            if let Err(trouble) = driver.persist(first, again, until).await {
+                telemetry::release_failed(&request.name, &trouble);
+            }
+        });
+    }
+}
+
+/// A release in flight. Dropped, or failed, it goes on in the background.
+struct Departure {
+    driver: Arc<Driver>,
+    request: ReleaseRequest,
+    was_lost: bool,
+    answer: Option<Answer<ReleaseOutcome>>,
+}
+
+impl Future for Departure {
+    type Output = Result<ReleaseOutcome, Trouble>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = self.answer.as_mut().expect("a departure is not polled after its end");
+        let result = std::task::ready!(Pin::new(answer).poll(context));
+        self.answer = None;
+        if let Err(trouble) = &result {
+            self.answer = Some(Answer::now(Err(trouble.clone())));
+        }
+        Poll::Ready(result)
+    }
+}
+
+impl Drop for Departure {
+    fn drop(&mut self) {
+        let Some(answer) = self.answer.take() else {
+            return;
+        };
+        let unfinished = match answer.into_now() {
+            Ok(Ok(_)) => return,
+            Ok(Err(trouble)) => Answer::now(Err(trouble)),
+            Err(later) => later,
+        };
+        self.driver.keep_releasing(self.request.clone(), unfinished);
+    }
+}

@@ -1,0 +1,282 @@
+//! Waiting: what lines ask the store, and what they do with its answers and wake-ups.
+//!
+//! Wake-ups are hints (I7). A line asks again when the holder's lease ends, if it is among the
+//! first, and on a slow heartbeat in any case; asking again returns the grant it missed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::agenda::Timer;
+use super::line::{Closed, LineId, Lines, Ordeal, Place};
+use super::{AFTER_TROUBLE, Driver, HEARTBEAT, Spec};
+use crate::clock;
+use crate::core::lease::{self, Tie};
+use crate::core::moment::Moment;
+use crate::engine::{Acquired, Grant, Renewal, Renewed, Standing};
+use crate::error::{Error, Trouble};
+use crate::guard::Guard;
+use crate::owner::Entry;
+use crate::sync::lock;
+
+/// How many at the head of the queue ask again when the holder's lease ends.
+const FIRST_FEW: u32 = 3;
+
+impl Driver {
+    /// How many grants have met no line so far. Read it before asking the store.
+    pub(super) fn unclaimed(&self) -> u64 {
+        lock(&self.lines).unclaimed
+    }
+
+    /// A place behind other tasks of this process that wait for the same lock.
+    pub(super) fn join(self: &Arc<Self>, spec: &Spec) -> Option<Place> {
+        let mut lines = lock(&self.lines);
+        let id = lines.joinable(spec)?;
+        Some(lines.add_task(self, id))
+    }
+
+    /// A place at the head of a new line, for an entry that the store has queued.
+    pub(super) fn stand(
+        self: &Arc<Self>,
+        spec: &Arc<Spec>,
+        entry: Entry,
+        tie: Tie,
+        standing: Standing,
+        unclaimed: u64,
+    ) -> Place {
+        let mut lines = lock(&self.lines);
+        if let Some(id) = lines.joinable(spec) {
+            // Another task was faster, and one place in the store's queue is enough.
+            let place = lines.add_task(self, id);
+            drop(lines);
+            self.abandon(spec.name.clone(), entry);
+            return place;
+        }
+        let id = lines.open(spec, entry, tie);
+        let place = lines.add_task(self, id);
+        let may_have_missed = lines.unclaimed != unclaimed;
+        self.schedule(&mut lines, id, ask_after(standing));
+        drop(lines);
+        if may_have_missed {
+            self.ask(id);
+        }
+        place
+    }
+
+    /// The store handed the lock over to an entry.
+    pub(super) fn granted(self: &Arc<Self>, entry: Entry, grant: Grant) {
+        let received = clock::now();
+        let mut lines = lock(&self.lines);
+        let Some(line) = lines.by_entry.get(&entry).and_then(|id| lines.by_id.get(id)) else {
+            // Early, or given up. Early: `stand` sees the count. Given up: a cancel is on its way.
+            lines.unclaimed += 1;
+            return;
+        };
+        let reckoned = line.tie.deadline(grant.at, grant.lease, received);
+        let spec = line.spec.clone();
+        drop(lines);
+        match reckoned {
+            Some(deadline) => self.serve(entry, grant, deadline),
+            None => self.confirm(spec, entry, grant),
+        }
+    }
+
+    /// The store's clock has jumped: only a renewal tells how long the grant lasts (I2).
+    fn confirm(self: &Arc<Self>, spec: Arc<Spec>, entry: Entry, grant: Grant) {
+        let driver = self.clone();
+        self.spawn(async move {
+            let sent = clock::now();
+            let (name, owner, lease) = (spec.name.clone(), entry.owner, spec.lease);
+            let renewed = driver.engine.renew(vec![Renewal { name, owner, lease }]).await;
+            if renewed.is_ok_and(|outcomes| outcomes == [Renewed::Extended]) {
+                let grant = Grant { lease: lease.duration(), ..grant };
+                driver.serve(entry, grant, lease::deadline(sent, grant.lease));
+            }
+            // Otherwise the line learns where it stands when it next asks.
+        });
+    }
+
+    /// Gives a grant to the first task of its line, once: the same grant may be told twice.
+    fn serve(self: &Arc<Self>, entry: Entry, grant: Grant, deadline: Moment) {
+        let mut lines = lock(&self.lines);
+        let Some(id) = lines.by_entry.remove(&entry) else {
+            return;
+        };
+        let Some(line) = lines.by_id.get_mut(&id) else {
+            return;
+        };
+        line.entry = None;
+        line.ordeal = None;
+        let spec = line.spec.clone();
+        drop(lines);
+        let guard = self.hold(&spec, entry, grant, deadline);
+        // Without a taker it is dropped, and so released.
+        drop(self.give(id, guard));
+        self.rejoin(id);
+    }
+
+    /// Sends a guard to the first task of a line that still wants it, or gives it back.
+    pub(super) fn give(&self, id: LineId, mut guard: Guard) -> Option<Guard> {
+        loop {
+            let next = lock(&self.lines).by_id.get_mut(&id).and_then(|it| it.tasks.pop_front());
+            let Some((_, task)) = next else {
+                return Some(guard);
+            };
+            match task.send(Ok(guard)) {
+                Err(Ok(unwanted)) => guard = unwanted,
+                _ => return None,
+            }
+        }
+    }
+
+    /// After a grant: the line joins the store's queue again for those who remain.
+    fn rejoin(self: &Arc<Self>, id: LineId) {
+        let mut lines = lock(&self.lines);
+        let closed = lines.close_if_empty(id);
+        let Some(line) = lines.by_id.get_mut(&id) else {
+            drop(lines);
+            self.clear(closed);
+            return;
+        };
+        let entry = Entry::single();
+        line.entry = Some(entry);
+        lines.by_entry.insert(entry, id);
+        drop(lines);
+        self.ask(id);
+    }
+
+    /// Asks the store where a line stands.
+    pub(super) fn ask(self: &Arc<Self>, id: LineId) {
+        let mut lines = lock(&self.lines);
+        let Some(line) = lines.by_id.get_mut(&id) else {
+            return;
+        };
+        let spec = line.spec.clone();
+        let Some(entry) = line.entry else { return };
+        if !lines.start_asking(entry) {
+            return;
+        }
+        drop(lines);
+        let sent = clock::now();
+        match self.request_again(&spec, entry).into_now() {
+            Ok(result) => self.answered(id, &spec, entry, sent, result),
+            Err(later) => {
+                let driver = self.clone();
+                self.spawn(async move {
+                    let result = later.await;
+                    driver.answered(id, &spec, entry, sent, result);
+                });
+            }
+        }
+    }
+
+    fn answered(
+        self: &Arc<Self>,
+        id: LineId,
+        spec: &Spec,
+        entry: Entry,
+        sent: Moment,
+        result: Result<Acquired, Trouble>,
+    ) {
+        let mut lines = lock(&self.lines);
+        if lines.stop_asking(entry) {
+            drop(lines);
+            return self.abandon(spec.name.clone(), entry);
+        }
+        // A wake-up may have been faster.
+        let line = lines.by_id.get_mut(&id).filter(|line| line.entry == Some(entry));
+        let Some(line) = line else { return };
+        let name = spec.name.clone();
+        match result {
+            Ok(Acquired::Granted(grant)) => {
+                drop(lines);
+                self.serve(entry, grant, lease::deadline(sent, grant.lease));
+            }
+            Ok(Acquired::Queued(standing)) => {
+                line.tie = Tie { sent, store: standing.at };
+                line.ordeal = None;
+                self.schedule(&mut lines, id, ask_after(standing));
+            }
+            Ok(Acquired::Busy) => self.schedule(&mut lines, id, HEARTBEAT / 3),
+            Ok(Acquired::Mismatch { kind, limit }) => {
+                let closed = lines.close(id);
+                drop(lines);
+                self.fail(closed, &Error::Mismatch { name, kind, limit });
+            }
+            Ok(Acquired::Upgrade { held }) => {
+                let closed = lines.close(id);
+                drop(lines);
+                self.fail(closed, &Error::Upgrade { name, held });
+            }
+            Err(trouble) => match line.endure(trouble, self.patience) {
+                Ok(delay) => self.schedule(&mut lines, id, delay),
+                Err(trouble) => {
+                    let closed = lines.close(id);
+                    drop(lines);
+                    self.fail(closed, &Error::from_trouble(&name, "acquire", trouble));
+                }
+            },
+        }
+    }
+
+    /// Tells every task of a closed line why it waits in vain.
+    fn fail(self: &Arc<Self>, mut closed: Option<Closed>, error: &Error) {
+        let tasks = closed.as_mut().map(|closed| std::mem::take(&mut closed.tasks));
+        for (_, task) in tasks.into_iter().flatten() {
+            drop(task.send(Err(error.clone())));
+        }
+        self.clear(closed);
+    }
+
+    /// Takes a closed line out of the agenda and out of the store's queue.
+    pub(super) fn clear(self: &Arc<Self>, closed: Option<Closed>) {
+        let Some(closed) = closed else { return };
+        if let Some(key) = closed.alarm {
+            lock(&self.agenda).remove(key);
+        }
+        if let Some((name, entry)) = closed.abandon {
+            self.abandon(name, entry);
+        }
+    }
+
+    /// Sets the one alarm of a line.
+    fn schedule(&self, lines: &mut Lines, id: LineId, delay: Duration) {
+        let Some(line) = lines.by_id.get_mut(&id) else {
+            return;
+        };
+        let mut agenda = lock(&self.agenda);
+        if let Some(key) = line.alarm {
+            agenda.remove(key);
+        }
+        let (key, must_tell) = agenda.add(clock::now() + delay, Timer::Ask(id));
+        line.alarm = Some(key);
+        if must_tell {
+            self.bell.notify_one();
+        }
+    }
+}
+
+impl super::line::Line {
+    /// Trouble: when to ask again, or the trouble itself when patience is at an end.
+    fn endure(&mut self, trouble: Trouble, patience: Duration) -> Result<Duration, Trouble> {
+        let now = clock::now();
+        let ordeal = self.ordeal.get_or_insert_with(|| Ordeal {
+            since: now,
+            delays: AFTER_TROUBLE.delays(now.as_micros()),
+            last: trouble.clone(),
+        });
+        // The place in the queue may be there already, so what we do not know stays unknown.
+        ordeal.last = trouble.after(Some(&ordeal.last));
+        if now.since(ordeal.since) < patience {
+            Ok(ordeal.delays.next())
+        } else {
+            Err(ordeal.last.clone())
+        }
+    }
+}
+
+/// When to ask again, if no wake-up comes: the heartbeat thrice in its time, and for the first
+/// few also when the present holder's lease ends.
+fn ask_after(standing: Standing) -> Duration {
+    let heartbeat = HEARTBEAT / 3;
+    if standing.ahead < FIRST_FEW { heartbeat.min(standing.free_in) } else { heartbeat }
+}

@@ -1,0 +1,91 @@
+//! What a caller wants of a lock, checked.
+
+use std::sync::Arc;
+
+use crate::core::lease::Lease;
+use crate::core::name::LockName;
+use crate::core::shape::Shape;
+use crate::engine::{AcquireRequest, Queueing};
+use crate::error::{Error, Invalid};
+use crate::info::About;
+use crate::owner::{Entry, Owner};
+
+/// Everything about an acquire but how long it waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Spec {
+    pub(crate) name: LockName,
+    pub(crate) shape: Shape,
+    pub(crate) lease: Lease,
+    /// Whether the watchdog renews the lease.
+    pub(crate) is_watched: bool,
+    /// The least holding time in milliseconds, zero for none.
+    pub(crate) at_least: u32,
+    /// Whether local hand-over is off.
+    pub(crate) is_fair: bool,
+    pub(crate) identity: Identity,
+    pub(crate) about: Arc<About>,
+}
+
+/// Under which owner an acquire runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// Every acquire is an owner of its own.
+    Each,
+    /// The owner of the surrounding scope.
+    Current {
+        /// Whether re-entries are counted in this process instead of the store.
+        count_locally: bool,
+    },
+    /// This owner.
+    Given {
+        owner: Owner,
+        /// Whether re-entries are counted in this process instead of the store.
+        count_locally: bool,
+    },
+}
+
+impl Spec {
+    /// The entry of a new acquire.
+    pub(super) fn entry(&self) -> Result<Entry, Error> {
+        match self.identity {
+            Identity::Each => Ok(Entry::single()),
+            Identity::Given { owner, .. } => Ok(Entry::again(owner)),
+            Identity::Current { .. } => Owner::current().map(Entry::again).ok_or_else(|| {
+                let sentence = "a re-entrant lock needs an owner: run it inside Owner::scope, \
+                                or name one with Lock::owner";
+                Error::Invalid(Invalid::new(sentence))
+            }),
+        }
+    }
+
+    pub(super) fn counts_locally(&self) -> bool {
+        matches!(
+            self.identity,
+            Identity::Current { count_locally: true } | Identity::Given { count_locally: true, .. }
+        )
+    }
+
+    /// Whether tasks of this process may pass the lock among themselves: they must be exclusive,
+    /// nameless, and content with a lease that the watchdog keeps up.
+    pub(super) fn is_shareable(&self) -> bool {
+        let is_plain = self.identity == Identity::Each && self.shape == Shape::mutex();
+        is_plain && self.is_watched && !self.is_fair && self.at_least == 0
+    }
+
+    /// Whether a task with this wish can take over from one with those terms: others must not
+    /// see a difference.
+    pub(super) fn agrees_with(&self, lease: Lease, about: &Arc<About>) -> bool {
+        self.lease == lease && (Arc::ptr_eq(&self.about, about) || self.about == *about)
+    }
+
+    pub(super) fn request(&self, entry: Entry, queue: Option<Queueing>) -> AcquireRequest {
+        AcquireRequest {
+            name: self.name.clone(),
+            entry,
+            shape: self.shape,
+            lease: self.lease,
+            about: self.about.clone(),
+            queue,
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! One acquire, from the first attempt to the guard.
+//!
+//! The first attempt also joins the store's queue, so a waiter costs no second trip. What is in
+//! flight when the caller gives up is finished in the background and undone (I8).
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::{AFTER_TROUBLE, Driver, HEARTBEAT, Spec, line, pass};
+use crate::clock;
+use crate::core::backoff::{Backoff, Delays};
+use crate::core::lease::{self, Tie};
+use crate::core::moment::Moment;
+use crate::core::name::LockName;
+use crate::engine::{Acquired, Answer, Queueing};
+use crate::error::{Error, Trouble};
+use crate::guard::Guard;
+use crate::owner::Entry;
+
+/// How long, or how often, an acquire tries.
+///
+/// Without attempts or a retry strategy a waiter stands in the store's queue and is woken when it
+/// is its turn: the fastest and the fair way. With them it asks again after each delay, and stands
+/// in no queue.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure::{Backoff, Wait};
+///
+/// let five_seconds = Wait::within(Duration::from_secs(5));
+/// let three_times = Wait::attempts(3).retry(Backoff::fixed(Duration::from_millis(50)));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Wait {
+    within: Option<Duration>,
+    attempts: Option<u32>,
+    retry: Option<Backoff>,
+}
+
+impl Wait {
+    /// Until it is acquired.
+    pub const fn forever() -> Self {
+        Self { within: None, attempts: None, retry: None }
+    }
+
+    /// For this time at most.
+    pub const fn within(time: Duration) -> Self {
+        Self { within: Some(time), attempts: None, retry: None }
+    }
+
+    /// With so many attempts at most, at least one.
+    pub const fn attempts(attempts: u32) -> Self {
+        Self { within: None, attempts: Some(attempts), retry: None }
+    }
+
+    /// Asks again after delays like these, instead of standing in the queue.
+    #[must_use]
+    pub fn retry(mut self, backoff: Backoff) -> Self {
+        self.retry = Some(backoff);
+        self
+    }
+
+    /// What is left of it after some time.
+    pub(crate) fn after(&self, elapsed: Duration) -> Self {
+        let within = self.within.map(|time| time.saturating_sub(elapsed));
+        Self { within, ..self.clone() }
+    }
+
+    /// For this time at most, as well.
+    #[must_use]
+    pub const fn or_within(mut self, time: Duration) -> Self {
+        self.within = Some(time);
+        self
+    }
+}
+
+impl Driver {
+    /// Acquires, waiting as told.
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        spec: &Arc<Spec>,
+        wait: &Wait,
+    ) -> Result<Guard, Error> {
+        if let Some(guard) = self.enter_locally(spec)? {
+            return Ok(guard);
+        }
+        let started = clock::now();
+        let end = wait.within.map_or(Moment::NEVER, |time| started + time);
+        let polls = wait.attempts.is_some() || wait.retry.is_some();
+        let guard = if polls {
+            self.acquire_by_attempts(spec, wait, started, end).await?
+        } else {
+            self.acquire_in_queue(spec, started, end).await?
+        };
+        Ok(self.count_locally(spec, guard))
+    }
+
+    /// One attempt, without waiting.
+    pub(crate) async fn try_acquire(
+        self: &Arc<Self>,
+        spec: &Arc<Spec>,
+    ) -> Result<Option<Guard>, Error> {
+        if let Some(guard) = self.enter_locally(spec)? {
+            return Ok(Some(guard));
+        }
+        let end = clock::now();
+        match self.attempt(spec, spec.entry()?, None, end).await? {
+            Attempt::Granted(guard) => Ok(Some(self.count_locally(spec, guard))),
+            Attempt::Busy | Attempt::Queued { .. } => Ok(None),
+        }
+    }
+
+    async fn acquire_in_queue(
+        self: &Arc<Self>,
+        spec: &Arc<Spec>,
+        started: Moment,
+        end: Moment,
+    ) -> Result<Guard, Error> {
+        let place = match self.join(spec) {
+            Some(place) => place,
+            None => {
+                let entry = spec.entry()?;
+                match self.attempt(spec, entry, Some(self.queueing(spec)), end).await? {
+                    Attempt::Granted(guard) => return Ok(guard),
+                    Attempt::Queued { standing, sent, unclaimed } => {
+                        let tie = Tie { sent, store: standing.at };
+                        self.stand(spec, entry, tie, standing, unclaimed)
+                    }
+                    Attempt::Busy => return Err(timed_out(&spec.name, started)),
+                }
+            }
+        };
+        self.wait_in(place, end).await.unwrap_or_else(|| Err(timed_out(&spec.name, started)))
+    }
+
+    async fn acquire_by_attempts(
+        self: &Arc<Self>,
+        spec: &Arc<Spec>,
+        wait: &Wait,
+        started: Moment,
+        end: Moment,
+    ) -> Result<Guard, Error> {
+        let entry = spec.entry()?;
+        let mut delays = wait.retry.clone().unwrap_or_default().delays(entry_seed(entry));
+        loop {
+            if let Attempt::Granted(guard) = self.attempt(spec, entry, None, end).await? {
+                return Ok(guard);
+            }
+            let next = clock::now() + delays.next();
+            let attempts = delays.attempts();
+            if wait.attempts.is_some_and(|most| attempts >= most) {
+                return Err(Error::Busy { name: spec.name.clone(), attempts });
+            }
+            self.alarm(next.min(end)).await;
+            if next >= end {
+                return Err(timed_out(&spec.name, started));
+            }
+        }
+    }
+
+    /// Asks the store, again after trouble, until it answers or patience or the time is over.
+    async fn attempt(
+        self: &Arc<Self>,
+        spec: &Arc<Spec>,
+        entry: Entry,
+        queue: Option<Queueing>,
+        end: Moment,
+    ) -> Result<Attempt, Error> {
+        self.check_process()?;
+        let give_up = end.min(clock::now() + self.patience);
+        let mut trouble: Option<Tried> = None;
+        loop {
+            let unclaimed = self.unclaimed();
+            let sent = clock::now();
+            let request = spec.request(entry, queue);
+            let flight = Flight::new(self, &spec.name, entry, self.engine.acquire(request));
+            match flight.await {
+                Ok(acquired) => {
+                    let answered = Answered { entry, sent, unclaimed };
+                    return self.accept(spec, acquired, answered);
+                }
+                Err(met) => {
+                    let tried = trouble.get_or_insert_with(Tried::default);
+                    let next = tried.again(met);
+                    if next >= give_up {
+                        return Err(self.give_up(spec, entry, trouble.take()));
+                    }
+                    let cleanup = Flight::new(self, &spec.name, entry, no_answer());
+                    self.alarm(next).await;
+                    cleanup.disarm();
+                }
+            }
+        }
+    }
+
+    fn accept(
+        self: &Arc<Self>,
+        spec: &Arc<Spec>,
+        acquired: Acquired,
+        answered: Answered,
+    ) -> Result<Attempt, Error> {
+        let Answered { entry, sent, unclaimed } = answered;
+        match acquired {
+            Acquired::Granted(grant) => {
+                let deadline = lease::deadline(sent, grant.lease);
+                Ok(Attempt::Granted(self.hold(spec, entry, grant, deadline)))
+            }
+            Acquired::Queued(standing) => Ok(Attempt::Queued { standing, sent, unclaimed }),
+            Acquired::Busy => Ok(Attempt::Busy),
+            Acquired::Mismatch { kind, limit } => {
+                Err(Error::Mismatch { name: spec.name.clone(), kind, limit })
+            }
+            Acquired::Upgrade { held } => Err(Error::Upgrade { name: spec.name.clone(), held }),
+        }
+    }
+
+    /// Reports the trouble; what an unanswered attempt may have done is undone (I6).
+    fn give_up(self: &Arc<Self>, spec: &Spec, entry: Entry, tried: Option<Tried>) -> Error {
+        let trouble = tried.and_then(|tried| tried.last);
+        let trouble = trouble.unwrap_or_else(|| Trouble::refused("the store gave no reason"));
+        if trouble.is_unknown() {
+            self.abandon(spec.name.clone(), entry);
+        }
+        Error::from_trouble(&spec.name, "acquire", trouble)
+    }
+
+    fn queueing(&self, spec: &Spec) -> Queueing {
+        let claim = self.engine.capabilities().claim.unwrap_or(spec.lease.duration());
+        let fences = if spec.is_shareable() { 1 + pass::PASSES } else { 1 };
+        Queueing { heartbeat: HEARTBEAT, claim, fences }
+    }
+
+    pub(super) fn request_again(&self, spec: &Spec, entry: Entry) -> Answer<Acquired> {
+        self.engine.acquire(spec.request(entry, Some(self.queueing(spec))))
+    }
+
+    /// The guard, or none when the time is over first. A guard that arrives at the last moment
+    /// is not thrown away.
+    async fn wait_in(&self, mut place: line::Place, end: Moment) -> Option<Result<Guard, Error>> {
+        if end == Moment::NEVER {
+            return place.guard().await;
+        }
+        let in_time = {
+            let mut guard = pin!(place.guard());
+            let mut alarm = pin!(self.alarm(end));
+            poll_fn(|context| match guard.as_mut().poll(context) {
+                Poll::Ready(guard) => Poll::Ready(guard),
+                Poll::Pending => alarm.as_mut().poll(context).map(|()| None),
+            })
+            .await
+        };
+        in_time.or_else(|| place.last_chance())
+    }
+}
+
+enum Attempt {
+    Granted(Guard),
+    Queued { standing: crate::engine::Standing, sent: Moment, unclaimed: u64 },
+    Busy,
+}
+
+struct Answered {
+    entry: Entry,
+    sent: Moment,
+    unclaimed: u64,
+}
+
+/// The trouble met so far in one attempt.
+struct Tried {
+    last: Option<Trouble>,
+    delays: Delays,
+}
+
+impl Default for Tried {
+    fn default() -> Self {
+        Self { last: None, delays: AFTER_TROUBLE.delays(clock::now().as_micros()) }
+    }
+}
+
+impl Tried {
+    /// Notes the trouble; when to ask again.
+    fn again(&mut self, trouble: Trouble) -> Moment {
+        self.last = Some(trouble.after(self.last.as_ref()));
+        clock::now() + self.delays.next()
+    }
+}
+
+/// An acquire in flight. Dropped before the answer, it is finished in the background and undone.
+struct Flight<'a> {
+    driver: &'a Arc<Driver>,
+    name: &'a LockName,
+    entry: Entry,
+    answer: Option<Answer<Acquired>>,
+}
+
+impl<'a> Flight<'a> {
+    fn new(
+        driver: &'a Arc<Driver>,
+        name: &'a LockName,
+        entry: Entry,
+        answer: Answer<Acquired>,
+    ) -> Self {
+        Self { driver, name, entry, answer: Some(answer) }
+    }
+
+    fn disarm(mut self) {
+        self.answer = None;
+    }
+}
+
+/// Stands for an attempt that was not answered.
+fn no_answer() -> Answer<Acquired> {
+    Answer::now(Err(Trouble::unknown("no answer")))
+}
+
+impl Future for Flight<'_> {
+    type Output = Result<Acquired, Trouble>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = self.answer.as_mut().expect("a flight is not polled after it has landed");
+        let result = std::task::ready!(Pin::new(answer).poll(context));
+        self.answer = None;
+        Poll::Ready(result)
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        if let Some(answer) = self.answer.take() {
+            let (driver, name, entry) = (self.driver.clone(), self.name.clone(), self.entry);
+            self.driver.spawn(async move {
+                // First the answer, then the undoing: overtaken by its own cancel, the acquire
+                // would be granted to nobody.
+                let _ = answer.await;
+                driver.abandon(name, entry);
+            });
+        }
+    }
+}
+
+fn timed_out(name: &LockName, started: Moment) -> Error {
+    Error::TimedOut { name: name.clone(), waited: clock::now().since(started) }
+}
+
+/// Spreads the delays of different entries.
+fn entry_seed(entry: Entry) -> u64 {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(entry)
+}

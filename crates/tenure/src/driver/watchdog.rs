@@ -1,0 +1,209 @@
+//! The watchdog: renews what this process holds, and notices in time when it is lost (I9).
+//!
+//! One list holds the next alarm of every lock: its renewal at a third of the lease, or the end
+//! of the lease by our own careful reckoning. Renewals that are due together go to the engine in
+//! one call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::held::{Held, Renewing, Terms};
+use super::{Driver, Spec};
+use crate::clock;
+use crate::core::lease;
+use crate::core::moment::Moment;
+use crate::core::name::LockName;
+use crate::engine::{Grant, Renewal, Renewed};
+use crate::error::{Error, Lost, Trouble, WhyLost};
+use crate::guard::Guard;
+use crate::owner::{Entry, Owner};
+use crate::sync::lock;
+use crate::telemetry;
+
+/// How many renewals go to the engine in one call. One call must not keep a store from others.
+const BATCH: usize = 256;
+
+impl Driver {
+    /// The guard of a new grant, with the watchdog on it.
+    pub(crate) fn hold(
+        self: &Arc<Self>,
+        spec: &Spec,
+        entry: Entry,
+        grant: Grant,
+        deadline: Moment,
+    ) -> Guard {
+        let now = clock::now();
+        let is_claimed = grant.lease >= spec.lease.duration();
+        let renewing = match (spec.is_watched, is_claimed) {
+            (true, _) => Renewing::Always,
+            (false, false) => Renewing::Once,
+            (false, true) => Renewing::Never,
+        };
+        let first_alarm = match renewing {
+            Renewing::Never => deadline,
+            _ if !is_claimed => now,
+            _ => now + spec.lease.renew_every(),
+        };
+        let terms = Terms {
+            name: spec.name.clone(),
+            entry,
+            fence: grant.fence,
+            about: spec.about.clone(),
+            since: now,
+            process_since: now,
+            lease: spec.lease,
+            at_least: spec.at_least,
+            passes: if spec.is_shareable() { grant.fences - 1 } else { 0 },
+            deadline,
+            renewing,
+        };
+        self.guard(terms, first_alarm.min(deadline))
+    }
+
+    /// A guard on new terms, with its first alarm.
+    pub(super) fn guard(self: &Arc<Self>, terms: Terms, alarm: Moment) -> Guard {
+        let held = Arc::new(Held::new(self.clone(), terms));
+        self.arm(&held, alarm);
+        Guard::new(held)
+    }
+
+    /// Looks after held locks whose alarm has gone off.
+    pub(super) fn tend(self: &Arc<Self>, due: Vec<Arc<Held>>, now: Moment) {
+        let mut batch = Vec::new();
+        for held in due {
+            if now >= held.deadline() {
+                self.lose(&held, WhyLost::LeaseEnded);
+            } else if held.renewing() == Renewing::Never {
+                self.arm(&held, held.deadline());
+            } else {
+                // If no answer comes, again a little later, and lost at the deadline.
+                self.arm(&held, (now + retry_after(&held)).min(held.deadline()));
+                batch.push(held);
+            }
+        }
+        while !batch.is_empty() {
+            let rest = batch.split_off(batch.len().min(BATCH));
+            self.renew_all(std::mem::replace(&mut batch, rest));
+        }
+    }
+
+    fn renew_all(self: &Arc<Self>, batch: Vec<Arc<Held>>) {
+        let renewals = batch.iter().map(renewal).collect();
+        let sent = clock::now();
+        match self.engine.renew(renewals).into_now() {
+            Ok(result) => self.renewed(&batch, sent, result),
+            Err(later) => {
+                let driver = self.clone();
+                self.spawn(async move {
+                    let result = later.await;
+                    driver.renewed(&batch, sent, result);
+                });
+            }
+        }
+    }
+
+    fn renewed(&self, batch: &[Arc<Held>], sent: Moment, result: Result<Vec<Renewed>, Trouble>) {
+        match result {
+            Ok(outcomes) => {
+                for (held, outcome) in batch.iter().zip(outcomes) {
+                    self.apply(held, sent, outcome);
+                }
+            }
+            Err(trouble) => {
+                // The old deadlines stand; the alarms for another try are set.
+                telemetry::renewal_failed(batch.len(), &trouble);
+            }
+        }
+    }
+
+    fn apply(&self, held: &Arc<Held>, sent: Moment, outcome: Renewed) {
+        match outcome {
+            Renewed::Extended => {
+                held.extend(lease::deadline(sent, held.lease.duration()));
+                if held.renewing() == Renewing::Once {
+                    held.set_renewing(Renewing::Never);
+                }
+                let next = match held.renewing() {
+                    Renewing::Never => held.deadline(),
+                    _ => (sent + held.lease.renew_every()).min(held.deadline()),
+                };
+                self.arm(held, next);
+                telemetry::renewed();
+            }
+            Renewed::NotHeld => self.lose(held, WhyLost::NotHeld),
+        }
+    }
+
+    /// Renews one lock now, for a caller that wants to know.
+    pub(crate) async fn renew(self: &Arc<Self>, held: &Arc<Held>) -> Result<(), Error> {
+        if let Some(lost) = held.lost(clock::now()) {
+            return Err(lost.into());
+        }
+        let sent = clock::now();
+        let outcomes = self.engine.renew(vec![renewal(held)]).await;
+        let failed = |trouble| Error::from_trouble(&held.name, "renew", trouble);
+        let outcome = outcomes.map_err(failed)?.first().copied().unwrap_or(Renewed::NotHeld);
+        self.apply(held, sent, outcome);
+        held.lost(clock::now()).map_or(Ok(()), |lost| Err(lost.into()))
+    }
+
+    /// The store says that an owner's lock was taken away.
+    pub(super) fn taken_away(&self, name: &LockName, owner: Owner) {
+        let is_meant = |held: &&Arc<Held>| held.entry.owner == owner && held.name == *name;
+        // Rare, so a look through all of them is cheaper than an index.
+        let taken: Vec<_> = lock(&self.agenda).holds().filter(is_meant).cloned().collect();
+        for held in taken {
+            self.lose(&held, WhyLost::NotHeld);
+        }
+    }
+
+    /// Wake-ups may have been missed: every line asks, every hold is renewed, now.
+    pub(super) fn look_again(self: &Arc<Self>) {
+        let lines: Vec<_> = lock(&self.lines).by_id.keys().copied().collect();
+        lines.into_iter().for_each(|line| self.ask(line));
+        let holds: Vec<_> = lock(&self.agenda).holds().cloned().collect();
+        self.tend(holds, clock::now());
+    }
+
+    fn lose(&self, held: &Arc<Held>, why: WhyLost) {
+        let mut agenda = lock(&self.agenda);
+        if !held.set_lost(why) {
+            return;
+        }
+        agenda.disarm(held);
+        drop(agenda);
+        held.announce();
+        telemetry::lost(&Lost { name: held.name.clone(), why }, held.fence);
+    }
+
+    /// Sets the alarm of a lock that is still held.
+    fn arm(&self, held: &Arc<Held>, at: Moment) {
+        let mut agenda = lock(&self.agenda);
+        let must_tell = held.is_held() && agenda.arm(held, at);
+        drop(agenda);
+        if must_tell {
+            self.bell.notify_one();
+        }
+    }
+
+    /// Ends the watch over a hold that goes on elsewhere.
+    pub(crate) fn detach(&self, held: &Arc<Held>) {
+        self.finish(held);
+    }
+
+    /// Ends the watch over a hold. False if it was lost, or ended before.
+    pub(super) fn finish(&self, held: &Arc<Held>) -> bool {
+        let mut agenda = lock(&self.agenda);
+        agenda.disarm(held);
+        held.set_finished()
+    }
+}
+
+fn renewal(held: &Arc<Held>) -> Renewal {
+    Renewal { name: held.name.clone(), owner: held.entry.owner, lease: held.lease }
+}
+
+/// Soon enough to try several times before the lease ends.
+fn retry_after(held: &Held) -> Duration {
+    held.lease.renew_every() / 4
+}

@@ -1,0 +1,148 @@
+//! The memory engine: the table itself, shared by the clients of one process.
+//!
+//! For tests, for locks within one process, and as the local fallback. Every answer is there at
+//! once, so nothing here waits or spawns.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, Weak};
+
+use super::{
+    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, ForceOutcome,
+    ForceRequest, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
+    Wakeup,
+};
+use crate::clock;
+use crate::core::moment::Now;
+use crate::core::name::LockName;
+use crate::core::table::{Effects, Route, Table};
+use crate::info::LockInfo;
+use crate::sync::lock;
+
+/// A client of a store that lives in this process.
+pub struct MemoryEngine {
+    store: Arc<Mutex<Store>>,
+    route: Route,
+}
+
+#[derive(Default)]
+struct Store {
+    table: Table,
+    clients: HashMap<Route, Weak<dyn Listener>>,
+    last_route: Route,
+}
+
+impl MemoryEngine {
+    /// A client of a new, empty store.
+    pub fn new() -> Self {
+        Self::client_of(Arc::default())
+    }
+
+    /// Another client of the same store, as another process would be.
+    pub fn another(&self) -> Self {
+        Self::client_of(self.store.clone())
+    }
+
+    fn client_of(store: Arc<Mutex<Store>>) -> Self {
+        let mut inner = lock(&store);
+        inner.last_route += 1;
+        let route = inner.last_route;
+        drop(inner);
+        Self { store, route }
+    }
+
+    /// Performs one operation, and delivers the wake-ups that follow once the store is unlocked.
+    fn perform<T>(&self, operation: impl FnOnce(&mut Table, Now, &mut Effects) -> T) -> Answer<T> {
+        let mut effects = Effects::new();
+        let mut store = lock(&self.store);
+        let now = clock::both();
+        let outcome = operation(&mut store.table, now, &mut effects);
+        if effects.is_empty() {
+            return Answer::now(Ok(outcome));
+        }
+        let deliveries = store.deliveries(effects, now);
+        drop(store);
+        for (listener, wakeup) in deliveries {
+            listener.wake(wakeup);
+        }
+        Answer::now(Ok(outcome))
+    }
+}
+
+impl Store {
+    /// Who gets which wake-up. A grant to a client that is gone passes to the next waiter.
+    fn deliveries(&mut self, effects: Effects, now: Now) -> Vec<(Arc<dyn Listener>, Wakeup)> {
+        let mut pending = std::collections::VecDeque::from(effects);
+        let mut deliveries = Vec::new();
+        while let Some((route, wakeup)) = pending.pop_front() {
+            match (self.clients.get(&route).and_then(Weak::upgrade), wakeup) {
+                (Some(listener), wakeup) => deliveries.push((listener, wakeup)),
+                (None, Wakeup::Granted { name, entry, .. }) => {
+                    let mut further = Effects::new();
+                    self.table.cancel(&CancelRequest { name, entry }, now, &mut further);
+                    pending.extend(further);
+                }
+                (None, _) => {}
+            }
+        }
+        deliveries
+    }
+}
+
+impl Engine for MemoryEngine {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { engine: "memory", reach: Reach::Process, claim: None }
+    }
+
+    fn acquire(&self, request: AcquireRequest) -> Answer<Acquired> {
+        self.perform(|table, now, effects| table.acquire(&request, self.route, now, effects))
+    }
+
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Renewed>> {
+        self.perform(|table, now, effects| {
+            renewals.iter().map(|renewal| table.renew(renewal, now, effects)).collect()
+        })
+    }
+
+    fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {
+        self.perform(|table, now, effects| table.release(&request, now, effects))
+    }
+
+    fn cancel(&self, request: CancelRequest) -> Answer<()> {
+        self.perform(|table, now, effects| table.cancel(&request, now, effects))
+    }
+
+    fn inspect(&self, name: LockName) -> Answer<LockInfo> {
+        self.perform(|table, now, effects| table.inspect(&name, now, effects))
+    }
+
+    fn list(&self, request: ListRequest) -> Answer<Vec<LockInfo>> {
+        self.perform(|table, now, effects| table.list(&request, now, effects))
+    }
+
+    fn force_release(&self, request: ForceRequest) -> Answer<ForceOutcome> {
+        self.perform(|table, now, effects| table.force_release(&request, now, effects))
+    }
+
+    fn listen(&self, listener: Weak<dyn Listener>) {
+        lock(&self.store).clients.insert(self.route, listener);
+    }
+}
+
+impl Default for MemoryEngine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for MemoryEngine {
+    fn drop(&mut self) {
+        lock(&self.store).clients.remove(&self.route);
+    }
+}
+
+impl fmt::Debug for MemoryEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryEngine").field("client", &self.route).finish_non_exhaustive()
+    }
+}

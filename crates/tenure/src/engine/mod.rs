@@ -1,0 +1,110 @@
+//! The contract between the driver and the store: what every engine must do.
+//!
+//! An engine performs single operations. Waiting, retrying and renewing live in the driver,
+//! once for all engines; one conformance suite judges all of them. An engine is one client's
+//! connection to a store; several clients share the store.
+//!
+//! # The rules
+//!
+//! 1. **Each operation is atomic**, and happens at one moment of the store's clock, between the
+//!    call and the answer.
+//! 2. **Leases end by the store's clock.** A holder whose lease has ended holds nothing, whether
+//!    or not anything has noticed yet. Every operation first brings its lock to the present.
+//! 3. **Exclusion** (I1): the permits of holders with a valid lease never exceed the limit.
+//! 4. **Identity** (I3): renewing and releasing work for the owner alone; renewing never creates
+//!    what is missing. Another kind or limit on a name in use is a
+//!    [`Mismatch`](Acquired::Mismatch), and changes nothing.
+//! 5. **Repeatable** (I5): the same request sent twice leaves the same state and gets the same
+//!    answer, except that leases count from the later one. An acquire for an entry that already
+//!    holds returns its grant; for one that already waits, its standing.
+//! 6. **A lease never becomes shorter** by renewal or re-entry, only by release.
+//! 7. **Fences** (I4) grow with every grant, across all losses of data.
+//! 8. **The queue** (I10): who comes first is served first. A release hands the lock to the first
+//!    waiter in the same step, and wakes it alone. A request that does not wait is not served
+//!    before those who do. A waiter that has not asked again within its heartbeat is passed over,
+//!    and so is one whose client is known to be gone.
+//! 9. **A hand-over** is valid for the claim lease; the first renewal, or asking again, makes it
+//!    the full lease.
+//! 10. **Done, refused or unknown** (I6): an error says whether the operation may have taken
+//!     effect. Every answer comes, good or bad, within a time that the engine bounds.
+//! 11. **Wake-ups are hints.** They may be lost, late or repeated; asking again must tell the
+//!     same. After a gap an engine sends [`Wakeup::Missed`].
+//! 12. **Nothing is left behind** by a lock that nobody holds or wants, beyond what fences need.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+mod answer;
+pub(crate) mod memory;
+mod request;
+
+pub use answer::Answer;
+pub use memory::MemoryEngine;
+pub use request::{
+    AcquireRequest, Acquired, CancelRequest, ForceOutcome, ForceRequest, Grant, ListRequest,
+    Queueing, ReleaseOutcome, ReleaseRequest, Renewal, Renewed, Standing, Wakeup,
+};
+
+use crate::core::name::LockName;
+use crate::info::LockInfo;
+
+/// One client's connection to a store. The [module](self) tells the rules.
+pub trait Engine: Send + Sync + 'static {
+    /// What this engine can do, and what it promises.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Takes the lock, or joins its queue.
+    fn acquire(&self, request: AcquireRequest) -> Answer<Acquired>;
+
+    /// Extends many leases at once; the answers are in the order of the renewals.
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Renewed>>;
+
+    /// Ends an entry; with the last one, hands the lock to the next waiter.
+    fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome>;
+
+    /// Leaves the queue, and gives the lock back if it was granted in the meantime.
+    fn cancel(&self, request: CancelRequest) -> Answer<()>;
+
+    /// Who holds a lock, and who waits for it.
+    fn inspect(&self, name: LockName) -> Answer<LockInfo>;
+
+    /// Locks that are held or wanted.
+    fn list(&self, request: ListRequest) -> Answer<Vec<LockInfo>>;
+
+    /// Takes a lock away from its holders, and keeps a record of it.
+    fn force_release(&self, request: ForceRequest) -> Answer<ForceOutcome>;
+
+    /// Sends wake-ups to `listener` from now on. Called once, before the first acquire that
+    /// may wait; a listener that is gone marks its waiters as gone.
+    fn listen(&self, listener: Weak<dyn Listener>);
+}
+
+/// Receives wake-ups, on whatever thread they arrive. It must not block.
+pub trait Listener: Send + Sync {
+    /// Something happened.
+    fn wake(&self, wakeup: Wakeup);
+}
+
+/// What an engine can do, and what it promises.
+#[derive(Clone, Copy, Debug)]
+pub struct Capabilities {
+    /// The engine's name, for people.
+    pub engine: &'static str,
+    /// Who can share a lock through it.
+    pub reach: Reach,
+    /// The lease of a grant by hand-over until it is confirmed; none where a hand-over cannot
+    /// miss its waiter.
+    pub claim: Option<Duration>,
+}
+
+/// Who can share a lock through an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reach {
+    /// The tasks and threads of one process.
+    Process,
+    /// The processes of one machine.
+    Machine,
+    /// Everyone who reaches the server.
+    Network,
+}

@@ -1,0 +1,70 @@
+//! Checking a [`Fence`] where the data lives.
+//!
+//! A lock alone cannot keep out a holder that was stopped past its lease and then goes on: it
+//! does not know yet. The data can. Store the fence beside the data, and refuse a write whose
+//! fence is smaller than the stored one.
+//!
+//! # SQL
+//!
+//! Give the table a column `fence BIGINT NOT NULL DEFAULT 0`, and add [`SQL_SET`] and
+//! [`SQL_CHECK`] to the update. No row changed means: overtaken by a newer holder.
+//!
+//! ```
+//! use tenure::fenced::{SQL_CHECK, SQL_SET};
+//!
+//! let update = format!(
+//!     "UPDATE stock SET left = left - 1, {SQL_SET} WHERE item = :item AND left > 0 AND {SQL_CHECK}"
+//! );
+//! # assert!(update.contains("fence <= :fence"));
+//! ```
+//!
+//! # Redis
+//!
+//! [`REDIS_SET`] is a script that sets a value if the fence is not overtaken.
+//!
+//! # In the process
+//!
+//! [`Gate`] does the same for data that lives in memory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::core::fence::Fence;
+
+/// For the `SET` part of an update: remembers the writer's fence.
+pub const SQL_SET: &str = "fence = :fence";
+
+/// For the `WHERE` part of an update: lets no overtaken writer through.
+pub const SQL_CHECK: &str = "fence <= :fence";
+
+/// A Redis script that sets a value if, and only if, the writer is not overtaken.
+///
+/// `KEYS[1]` is the value, `KEYS[2]` remembers the fence (in a cluster both need one hash tag);
+/// `ARGV[1]` is the fence, `ARGV[2]` the new value. It returns 1 when the value was set, 0 when
+/// the writer was overtaken.
+pub const REDIS_SET: &str = include_str!("fenced/set.lua");
+
+/// Lets through whoever is not overtaken.
+///
+/// ```
+/// use tenure::{Fence, fenced::Gate};
+///
+/// let gate = Gate::new();
+/// assert!(gate.admits(Fence::from_value(7)));
+/// assert!(!gate.admits(Fence::from_value(6)));
+/// ```
+#[derive(Debug, Default)]
+pub struct Gate {
+    highest: AtomicU64,
+}
+
+impl Gate {
+    /// A gate that nobody has passed yet.
+    pub const fn new() -> Self {
+        Self { highest: AtomicU64::new(0) }
+    }
+
+    /// Whether a holder with this fence may pass. From then on, no lower one may.
+    pub fn admits(&self, fence: Fence) -> bool {
+        self.highest.fetch_max(fence.value(), Ordering::AcqRel) <= fence.value()
+    }
+}

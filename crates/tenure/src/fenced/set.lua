@@ -1,0 +1,13 @@
+-- Set a value if, and only if, the writer is not overtaken by a newer holder. Upholds I4.
+-- KEYS[1] value     KEYS[2] fence     ARGV[1] fence     ARGV[2] value
+-- Returns 1 when the value was set, 0 when the writer was overtaken.
+local value, remembered = KEYS[1], KEYS[2]
+local fence = ARGV[1]
+local last = redis.call('GET', remembered)
+-- Fences are below 2^53, so a Lua number holds them exactly.
+if last and tonumber(last) > tonumber(fence) then
+  return 0
+end
+redis.call('SET', remembered, fence)
+redis.call('SET', value, ARGV[2])
+return 1

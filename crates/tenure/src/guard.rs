@@ -1,0 +1,240 @@
+//! A lock that is held.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::clock;
+use crate::core::fence::Fence;
+use crate::core::name::LockName;
+use crate::driver::{Held, Released};
+use crate::error::{Error, Lost};
+use crate::handle::Handle;
+use crate::owner::Owner;
+
+/// A lock that is held. Dropping it releases the lock, from any thread, on error and on panic.
+///
+/// The lock can be lost while the guard lives: the store was unreachable for too long, the process
+/// was stopped, or an operator took it away. [`Guard::lost`] tells at once, [`Guard::protect`]
+/// cancels the work, and [`Guard::fence`] lets the place where the data lives refuse a late write.
+///
+/// ```
+/// # tenure::blocking::block_on(async {
+/// let tenure = tenure::Tenure::connect("memory:").await?;
+/// let guard = tenure.lock("orders/42").acquire().await?;
+///
+/// let receipt = guard.protect(charge_customer(guard.fence())).await?;
+/// assert_eq!(receipt, "paid");
+///
+/// guard.release().await?; // or just drop it
+/// # Ok::<(), tenure::Error>(())
+/// # }).unwrap();
+/// # async fn charge_customer(fence: tenure::Fence) -> &'static str { "paid" }
+/// ```
+#[must_use = "the lock is released as soon as the guard is dropped; bind it to a name"]
+pub struct Guard {
+    held: Arc<Held>,
+    role: Role,
+}
+
+/// What the end of this guard ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// The hold.
+    Sole,
+    /// One of the entries that this process counts.
+    Counted,
+    /// Nothing.
+    Disarmed,
+}
+
+impl Guard {
+    pub(crate) fn new(held: Arc<Held>) -> Self {
+        Self { held, role: Role::Sole }
+    }
+
+    pub(crate) fn counted(held: Arc<Held>) -> Self {
+        Self { held, role: Role::Counted }
+    }
+
+    /// The hold without its guard: nothing ends with it.
+    pub(crate) fn into_held(mut self) -> Arc<Held> {
+        self.role = Role::Disarmed;
+        self.held.clone()
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &LockName {
+        &self.held.name
+    }
+
+    /// Under which identity the lock is held.
+    pub fn owner(&self) -> Owner {
+        self.held.entry.owner
+    }
+
+    /// The number to send along with every write, for the place where the data lives to check.
+    /// It is larger than that of every grant before.
+    pub fn fence(&self) -> Fence {
+        self.held.fence
+    }
+
+    /// How long the lock is certainly still held if no renewal succeeds; zero once it is lost.
+    pub fn remaining(&self) -> Duration {
+        let now = clock::now();
+        match self.held.lost(now) {
+            Some(_) => Duration::ZERO,
+            None => self.held.deadline().since(now),
+        }
+    }
+
+    /// Whether the lock is lost. Looks at the clock, so it is right even if the process was
+    /// stopped or the machine suspended a moment ago.
+    pub fn is_lost(&self) -> bool {
+        self.held.lost(clock::now()).is_some()
+    }
+
+    /// Whether this is only a local lock, because the store could not be reached and
+    /// [`Fallback::Local`](crate::Fallback::Local) was chosen: it keeps out this process alone.
+    pub fn is_degraded(&self) -> bool {
+        self.held.driver().is_fallback
+    }
+
+    /// An error if the lock is lost. For use right before something that cannot be undone.
+    ///
+    /// # Errors
+    /// [`Lost`], with the reason.
+    pub fn ensure_held(&self) -> Result<(), Lost> {
+        self.held.lost(clock::now()).map_or(Ok(()), Err)
+    }
+
+    /// Resolves when the lock is lost, before its lease ends in the store (I9).
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future.
+    pub async fn lost(&self) -> Lost {
+        self.held.until_lost().await
+    }
+
+    /// A signal of the loss that outlives the borrow of the guard, for other tasks.
+    pub fn lost_signal(&self) -> LostSignal {
+        LostSignal { held: self.held.clone() }
+    }
+
+    /// Runs `work` while the lock is held: when the lock is lost, `work` is dropped.
+    ///
+    /// # Errors
+    /// [`Lost`], when `work` was not finished before the lock was lost.
+    ///
+    /// # Cancel safety
+    /// As safe as `work` itself.
+    pub async fn protect<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
+        let mut work = pin!(work);
+        let mut lost = pin!(self.lost());
+        poll_fn(|context| {
+            // The loss first: not one more step of the work is taken without the lock.
+            self.ensure_held()?;
+            if let Poll::Ready(lost) = lost.as_mut().poll(context) {
+                return Poll::Ready(Err(lost));
+            }
+            work.as_mut().poll(context).map(Ok)
+        })
+        .await
+    }
+
+    /// Extends the lease now: for a fixed lease, or to be sure before a long step.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] when the lock is not held any more, or the store's trouble; then the old
+    /// deadline stands.
+    ///
+    /// # Cancel safety
+    /// Dropped, the renewal may or may not have happened; the old deadline stands.
+    pub async fn renew(&self) -> Result<(), Error> {
+        self.held.driver().renew(&self.held).await
+    }
+
+    /// Releases the lock, and tells whether it was held until now.
+    ///
+    /// # Errors
+    /// When the store could not be reached, or did not answer. The release then goes on in the
+    /// background.
+    ///
+    /// # Cancel safety
+    /// Dropped, the release goes on in the background.
+    pub async fn release(mut self) -> Result<Released, Error> {
+        let role = std::mem::replace(&mut self.role, Role::Disarmed);
+        let held = self.held.clone();
+        if role == Role::Counted && !held.driver().leave_locally(&held) {
+            return Ok(held.lost(clock::now()).map_or(Released::Now, |_| Released::AlreadyLost));
+        }
+        held.driver().release(&held).await
+    }
+
+    /// Gives the guard up without releasing the lock, and returns a handle with which any process
+    /// can renew and release it. The watchdog stops: the lease must be renewed from now on by
+    /// whoever has the handle.
+    ///
+    /// # Errors
+    /// [`Lost`], if there is nothing to detach any more.
+    pub fn detach(self) -> Result<Handle, Lost> {
+        self.ensure_held()?;
+        let held = &self.held;
+        let handle = Handle::new(held.name.clone(), held.entry, held.fence, held.lease());
+        let held = self.into_held();
+        held.driver().detach(&held);
+        Ok(handle)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let driver = self.held.driver();
+        match self.role {
+            Role::Disarmed => {}
+            Role::Counted if !driver.leave_locally(&self.held) => {}
+            Role::Counted | Role::Sole => driver.let_go(&self.held),
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("name", self.name())
+            .field("owner", &self.owner())
+            .field("fence", &self.fence())
+            .field("remaining", &self.remaining())
+            .finish()
+    }
+}
+
+/// Tells of the loss of a lock, apart from its guard.
+#[derive(Clone)]
+pub struct LostSignal {
+    held: Arc<Held>,
+}
+
+impl LostSignal {
+    /// Whether the lock is lost. False once the guard has released it.
+    pub fn is_lost(&self) -> bool {
+        self.held.lost(clock::now()).is_some()
+    }
+
+    /// Resolves when the lock is lost; never, if it is released before.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future.
+    pub async fn lost(&self) -> Lost {
+        self.held.until_lost().await
+    }
+}
+
+impl fmt::Debug for LostSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LostSignal").field("is_lost", &self.is_lost()).finish_non_exhaustive()
+    }
+}

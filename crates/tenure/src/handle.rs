@@ -1,0 +1,152 @@
+//! A hold without a guard, to be passed to another process.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::core::fence::Fence;
+use crate::core::lease::Lease;
+use crate::core::name::LockName;
+use crate::error::Invalid;
+use crate::owner::{Entry, Owner};
+
+/// Stands for a lock that is held without a guard. It can be printed, sent to another process,
+/// read back, and renewed, released or adopted there. Whoever has it can release the lock.
+///
+/// ```
+/// # tenure::blocking::block_on(async {
+/// let tenure = tenure::Tenure::connect("memory:").await?;
+/// let handle = tenure.lock("deploy").acquire().await?.detach()?;
+///
+/// let elsewhere: tenure::Handle = handle.to_string().parse()?;
+/// tenure.renew(&elsewhere).await?;
+/// assert_eq!(tenure.release(&elsewhere).await?, tenure::Released::Now);
+/// # Ok::<(), tenure::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handle {
+    name: LockName,
+    entry: Entry,
+    fence: Fence,
+    lease: Lease,
+}
+
+/// The form of a printed handle; another form gets another word.
+const VERSION: &str = "tenure1";
+
+impl Handle {
+    pub(crate) fn new(name: LockName, entry: Entry, fence: Fence, lease: Lease) -> Self {
+        Self { name, entry, fence, lease }
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    /// Under which identity the lock is held.
+    pub fn owner(&self) -> Owner {
+        self.entry.owner
+    }
+
+    /// The fence of the grant.
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    /// How long a renewal lasts.
+    pub fn lease(&self) -> Lease {
+        self.lease
+    }
+
+    pub(crate) fn entry(&self) -> Entry {
+        self.entry
+    }
+}
+
+impl fmt::Display for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Entry { owner, number } = self.entry;
+        let millis = self.lease.duration().as_millis();
+        write!(f, "{VERSION}:{owner}:{number:x}:{}:{millis}:", self.fence)?;
+        // Only what every shell takes as it is.
+        for byte in self.name.as_str().bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' | b'/' => {
+                    write!(f, "{}", char::from(byte))?;
+                }
+                _ => write!(f, "%{byte:02x}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Handle {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        parse(text).ok_or_else(|| Invalid::new("this is not a handle that Tenure has printed"))
+    }
+}
+
+fn parse(text: &str) -> Option<Handle> {
+    let mut parts = text.trim().splitn(6, ':');
+    if parts.next()? != VERSION {
+        return None;
+    }
+    let owner = parts.next()?.parse().ok()?;
+    let number = u64::from_str_radix(parts.next()?, 16).ok()?;
+    let fence = Fence::from_value(parts.next()?.parse().ok()?);
+    let lease = Lease::new(Duration::from_millis(parts.next()?.parse().ok()?)).ok()?;
+    let name = LockName::new(decode(parts.next()?)?).ok()?;
+    Some(Handle { name, entry: Entry { owner, number }, fence, lease })
+}
+
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digits = [rest.next()?, rest.next()?];
+            let digits = std::str::from_utf8(&digits).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_handle_survives_being_printed(name in "[^\0]{1,40}", number: u64, fence in 1u64..1 << 53) {
+            let entry = Entry { owner: Owner::new(), number };
+            let name = LockName::new(name).unwrap();
+            let handle = Handle::new(name, entry, Fence::from_value(fence), Lease::DEFAULT);
+            let printed = handle.to_string();
+            prop_assert!(printed.is_ascii() && !printed.contains([' ', '\'', '"', '$', '\n']));
+            prop_assert_eq!(printed.parse::<Handle>().unwrap(), handle);
+        }
+
+        #[test]
+        fn no_text_makes_the_parser_panic(text: String) {
+            let _ = text.parse::<Handle>();
+            let _ = format!("{VERSION}:{text}").parse::<Handle>();
+        }
+    }
+
+    #[test]
+    fn what_is_no_handle_is_refused() {
+        for bad in ["", "tenure1", "tenure2:0:0:0:0:x", "tenure1:zz:0:1:30000:x", "%"] {
+            assert!(bad.parse::<Handle>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What others can read of a lock: who holds it, since when, from where, who waits.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::core::fence::Fence;
+use crate::core::name::LockName;
+use crate::core::shape::Kind;
+use crate::owner::Owner;
+
+/// Who a holder or waiter is, for people to read. It proves nothing: [`Owner`] does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct About {
+    /// The host it runs on.
+    pub host: Arc<str>,
+    /// Its process.
+    pub pid: u32,
+    /// The program's name.
+    pub program: Arc<str>,
+    /// What the caller wanted others to know.
+    pub note: Option<Arc<str>>,
+}
+
+impl About {
+    /// The longest note, in bytes.
+    pub const MAX_NOTE_BYTES: usize = 1024;
+
+    /// This process, without a note.
+    pub fn this_process() -> Self {
+        let program = std::env::args_os().next().map(std::path::PathBuf::from);
+        let program = program.as_ref().and_then(|path| path.file_name());
+        Self {
+            host: rustix::system::uname().nodename().to_string_lossy().into(),
+            pid: std::process::id(),
+            program: program.map_or("unknown".into(), |name| name.to_string_lossy().into()),
+            note: None,
+        }
+    }
+}
+
+impl fmt::Display for About {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[{}]@{}", self.program.escape_debug(), self.pid, self.host.escape_debug())?;
+        match &self.note {
+            Some(note) => write!(f, " ({})", note.escape_debug()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A lock as seen at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockInfo {
+    /// The lock.
+    pub name: LockName,
+    /// What it is in use as; none while it is free.
+    pub kind: Option<Kind>,
+    /// How many permits it has; zero while it is free.
+    pub limit: u32,
+    /// Who holds it.
+    pub holders: Vec<HolderInfo>,
+    /// How many wait for it.
+    pub waiting: usize,
+    /// The first of those who wait, in order. Empty in a list of locks.
+    pub waiters: Vec<WaiterInfo>,
+    /// The last time its release was forced, if the store remembers one.
+    pub forced: Option<ForceRecord>,
+}
+
+impl LockInfo {
+    /// How many waiters are shown in full.
+    pub const WAITERS_SHOWN: usize = 1000;
+
+    /// A lock that nobody holds or wants.
+    pub(crate) fn free(name: LockName) -> Self {
+        Self {
+            name,
+            kind: None,
+            limit: 0,
+            holders: Vec::new(),
+            waiting: 0,
+            waiters: Vec::new(),
+            forced: None,
+        }
+    }
+
+    /// Whether nobody holds it.
+    pub fn is_free(&self) -> bool {
+        self.holders.is_empty()
+    }
+}
+
+/// One holder of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HolderInfo {
+    /// Its identity.
+    pub owner: Owner,
+    /// Where it runs, and its note.
+    pub about: Arc<About>,
+    /// The permits it holds.
+    pub permits: u32,
+    /// How often it has entered; zero when it has released the lock but keeps it occupied for
+    /// its least holding time.
+    pub entries: u32,
+    /// The fence of its grant.
+    pub fence: Fence,
+    /// Since when it holds the lock, by the store's calendar.
+    pub since: SystemTime,
+    /// How long it will hold it without renewal.
+    pub lease_left: Duration,
+}
+
+/// One waiter for a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WaiterInfo {
+    /// Its identity.
+    pub owner: Owner,
+    /// Where it runs, and its note.
+    pub about: Arc<About>,
+    /// The permits it wants.
+    pub permits: u32,
+    /// Since when it waits, by the store's calendar.
+    pub since: SystemTime,
+}
+
+/// The record of a forced release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForceRecord {
+    /// The lock.
+    pub name: LockName,
+    /// Who held it.
+    pub owners: Vec<Owner>,
+    /// Who forced the release.
+    pub by: Arc<About>,
+    /// Why.
+    pub reason: Arc<str>,
+    /// When, by the store's calendar.
+    pub at: SystemTime,
+}

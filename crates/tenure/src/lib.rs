@@ -1,0 +1,57 @@
+//! A distributed lock for Rust services.
+//!
+//! ```
+//! # tenure::blocking::block_on(async {
+//! use tenure::Tenure;
+//!
+//! let tenure = Tenure::connect("memory:").await?;
+//! let guard = tenure.lock("orders/42").acquire().await?;
+//! guard.protect(charge_customer(guard.fence())).await?; // cancelled if the lock is lost
+//! guard.release().await?; // or just drop it
+//! # Ok::<(), tenure::Error>(())
+//! # }).unwrap();
+//! # async fn charge_customer(fence: tenure::Fence) {}
+//! ```
+//!
+//! - [`Tenure`] connects to a store and makes locks; [`Lock`] says how a lock is to be held;
+//!   [`Guard`] holds it, renews it and tells when it is lost.
+//! - [`Fence`] is the number by which the place where the data lives refuses a late writer;
+//!   [`fenced`] has ready-made checks.
+//! - [`Owner`] is the identity of a holder, for re-entrant locks; [`Handle`] a hold that is passed
+//!   to another process.
+//! - [`blocking`] is the same for code that is not async.
+//! - [`engine`] is the contract that every store fulfils.
+//!
+//! No runtime is needed: every future here runs on any executor, and the driver has its own
+//! thread.
+
+pub mod blocking;
+mod client;
+mod clock;
+mod core;
+mod driver;
+pub mod engine;
+mod error;
+pub mod fenced;
+mod guard;
+mod handle;
+mod info;
+mod lock;
+mod owner;
+mod sync;
+mod telemetry;
+
+pub use client::{Builder, Fallback, Tenure};
+pub use core::backoff::Backoff;
+pub use core::fence::Fence;
+pub use core::lease::Lease;
+pub use core::moment::{Moment, Now};
+pub use core::name::LockName;
+pub use core::shape::{Kind, Shape};
+pub use driver::{Released, Wait};
+pub use error::{Error, Invalid, Lost, Trouble, WhyLost};
+pub use guard::{Guard, LostSignal};
+pub use handle::Handle;
+pub use info::{About, ForceRecord, HolderInfo, LockInfo, WaiterInfo};
+pub use lock::Lock;
+pub use owner::{Entry, Owner};

@@ -1,0 +1,187 @@
+//! Who holds a lock. Identity is a value, not a thread.
+
+use std::cell::{Cell, OnceCell};
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::str::FromStr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::Invalid;
+
+/// The identity of a holder: unique across processes and machines, and only a value, so it can
+/// be printed, sent elsewhere and read back.
+///
+/// By default every acquire is an owner of its own. A re-entrant lock uses the owner of the
+/// surrounding [`Owner::scope`], or the one it is given.
+///
+/// ```
+/// use tenure::Owner;
+///
+/// let owner = Owner::new();
+/// let elsewhere: Owner = owner.to_string().parse()?;
+/// assert_eq!(owner, elsewhere);
+/// # Ok::<(), tenure::Invalid>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    // Two halves rather than a u128, whose alignment would pad everything that holds an owner.
+    high: u64,
+    low: u64,
+}
+
+/// Bits of an owner that count within one process; the 80 above them are random.
+const COUNTER_BITS: u32 = 48;
+
+impl Owner {
+    /// An owner that nobody else has.
+    #[expect(clippy::new_without_default, reason = "two defaults would not be equal")]
+    pub fn new() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed) & ((1 << COUNTER_BITS) - 1);
+        Self::from_value((process_bits() << COUNTER_BITS) | u128::from(count))
+    }
+
+    /// Runs `future` with this owner as [`Owner::current`], on any executor and across all of
+    /// its awaits. Tasks spawned inside do not inherit it: pass the owner on if they should.
+    ///
+    /// # Cancel safety
+    /// As safe as `future` itself.
+    pub async fn scope<F: Future>(self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            let _outer = Entered(CURRENT.replace(Some(self)));
+            future.as_mut().poll(context)
+        })
+        .await
+    }
+
+    /// The owner of the innermost [`Owner::scope`] being polled on this thread, if any.
+    pub fn current() -> Option<Self> {
+        CURRENT.get()
+    }
+
+    /// The owner that stands for the calling thread, for as long as the thread lives.
+    pub fn of_thread() -> Self {
+        THREAD.with(|owner| *owner.get_or_init(Self::new))
+    }
+
+    const fn from_value(value: u128) -> Self {
+        Self { high: (value >> 64) as u64, low: value as u64 }
+    }
+
+    const fn value(self) -> u128 {
+        (self.high as u128) << 64 | self.low as u128
+    }
+}
+
+thread_local! {
+    static CURRENT: Cell<Option<Owner>> = const { Cell::new(None) };
+    static THREAD: OnceCell<Owner> = const { OnceCell::new() };
+}
+
+/// Puts the outer owner back, also when the poll panics.
+struct Entered(Option<Owner>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.set(self.0);
+    }
+}
+
+/// 80 bits from the operating system, once per process.
+fn process_bits() -> u128 {
+    static BITS: OnceLock<u128> = OnceLock::new();
+    *BITS.get_or_init(|| {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+        u128::from_le_bytes(bytes) >> COUNTER_BITS
+    })
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.value())
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owner({self})")
+    }
+}
+
+impl FromStr for Owner {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match u128::from_str_radix(text, 16) {
+            Ok(value) if is_hex => Ok(Self::from_value(value)),
+            _ => Err(Invalid::new("an owner is written as 32 hexadecimal digits")),
+        }
+    }
+}
+
+/// One entry of an owner into a lock.
+///
+/// A re-entrant owner enters several times. Each entry has its own number, so that an entry
+/// sent twice counts once, and one released twice is released once (I5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// Who enters.
+    pub owner: Owner,
+    /// Which of the owner's entries this is. Zero where the owner enters only once.
+    pub number: u64,
+}
+
+impl Entry {
+    /// The only entry of a new owner.
+    pub(crate) fn single() -> Self {
+        Self { owner: Owner::new(), number: 0 }
+    }
+
+    /// A new entry of an owner that may have others, here or in another process.
+    pub(crate) fn again(owner: Owner) -> Self {
+        // The low half of a new owner: 16 random bits above the counter. Two processes that
+        // enter under one owner meet with a chance of 1 in 65,536 only if their counters are
+        // also equal; hashing the random half in makes that 1 in 2^64.
+        let fresh = Owner::new();
+        let number = fresh.low ^ fresh.high.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Self { owner, number: number.max(1) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_are_unique_and_survive_being_printed() {
+        let (a, b) = (Owner::new(), Owner::new());
+        assert_ne!(a, b);
+        assert_eq!(a.to_string().parse::<Owner>().unwrap(), a);
+        for bad in ["", "12", "+0000000000000000000000000000001", &"g".repeat(32)] {
+            assert!(bad.parse::<Owner>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_scope_ends_with_its_poll_and_nests() {
+        let (outer, inner) = (Owner::new(), Owner::new());
+        crate::blocking::block_on(outer.scope(async {
+            assert_eq!(Owner::current(), Some(outer));
+            inner.scope(async { assert_eq!(Owner::current(), Some(inner)) }).await;
+            assert_eq!(Owner::current(), Some(outer));
+        }));
+        assert_eq!(Owner::current(), None);
+    }
+
+    #[test]
+    fn a_thread_keeps_its_owner_and_shares_it_with_none() {
+        let mine = Owner::of_thread();
+        assert_eq!(Owner::of_thread(), mine);
+        assert_ne!(std::thread::spawn(Owner::of_thread).join().unwrap(), mine);
+    }
+}

@@ -1,0 +1,56 @@
+//! What Tenure tells about itself: metrics `tenure_…` and events of `tracing`.
+
+use std::time::Duration;
+
+use metrics::{counter, histogram};
+
+use crate::core::fence::Fence;
+use crate::core::name::LockName;
+use crate::error::{Error, Lost, Trouble};
+
+/// An acquire ended, well or not.
+pub(crate) fn acquired<T>(result: &Result<Option<T>, Error>, waited: Duration) {
+    let outcome = match result {
+        Ok(Some(_)) => "acquired",
+        Ok(None) | Err(Error::Busy { .. }) => "busy",
+        Err(Error::TimedOut { .. }) => "timed_out",
+        Err(Error::Unreachable { .. }) => "unreachable",
+        Err(Error::Unknown { .. }) => "unknown",
+        Err(_) => "refused",
+    };
+    counter!("tenure_acquires_total", "outcome" => outcome).increment(1);
+    histogram!("tenure_wait_seconds").record(waited);
+}
+
+/// A lock was held for this long, and released.
+pub(crate) fn held_for(time: Duration) {
+    histogram!("tenure_hold_seconds").record(time);
+}
+
+/// A lease was extended.
+pub(crate) fn renewed() {
+    counter!("tenure_renewals_total", "outcome" => "extended").increment(1);
+}
+
+/// Leases could not be extended; they will be tried again.
+pub(crate) fn renewal_failed(count: usize, trouble: &Trouble) {
+    counter!("tenure_renewals_total", "outcome" => "failed").increment(count as u64);
+    tracing::warn!(locks = count, %trouble, "could not renew; trying again");
+}
+
+/// A lock was lost.
+pub(crate) fn lost(lost: &Lost, fence: Fence) {
+    counter!("tenure_losses_total").increment(1);
+    tracing::warn!(lock = %lost.name(), %fence, why = %lost.why(), "lock lost");
+}
+
+/// A lock could not be released; its lease will end it.
+pub(crate) fn release_failed(name: &LockName, trouble: &Trouble) {
+    tracing::warn!(lock = %name, %trouble, "could not release; the lease will end it");
+}
+
+/// The store cannot be reached, and a local lock stands in for it.
+pub(crate) fn fell_back(name: &LockName, error: &Error) {
+    counter!("tenure_fallbacks_total").increment(1);
+    tracing::warn!(lock = %name, %error, "using a local lock: only this process is kept out");
+}

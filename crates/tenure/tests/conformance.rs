@@ -1,0 +1,21 @@
+//! One suite for every engine: a new engine is a fixture and a line here.
+
+#[macro_use]
+mod conformance {
+    #[macro_use]
+    pub(crate) mod suite;
+    pub(crate) mod fixture;
+
+    pub(crate) mod exclusion;
+    pub(crate) mod fencing;
+    pub(crate) mod guards;
+    pub(crate) mod idempotence;
+    pub(crate) mod identity;
+    pub(crate) mod leases;
+    pub(crate) mod locks;
+    pub(crate) mod queue;
+    pub(crate) mod records;
+    pub(crate) mod reentry;
+}
+
+conformance_suite!(memory, crate::conformance::fixture::Memory);

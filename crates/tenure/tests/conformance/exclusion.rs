@@ -1,0 +1,57 @@
+//! I1: among holders whose lease is valid there is never one too many.
+
+use tenure::Kind;
+use tenure::engine::{AcquireRequest, Acquired};
+
+use super::fixture::{Fixture, RELEASED, granted, request, semaphore, someone};
+
+pub(crate) async fn second_owner_is_refused(store: &impl Fixture) {
+    let (a, b) = (store.client(), store.client());
+    a.take("x", someone()).await;
+    assert_eq!(a.acquire(request("x", someone())).await, Acquired::Busy);
+    assert_eq!(b.acquire(request("x", someone())).await, Acquired::Busy);
+}
+
+pub(crate) async fn a_released_lock_is_free(store: &impl Fixture) {
+    let client = store.client();
+    let first = someone();
+    client.take("x", first).await;
+    assert_eq!(client.release("x", first).await, RELEASED);
+    client.take("x", someone()).await;
+}
+
+pub(crate) async fn names_do_not_touch(store: &impl Fixture) {
+    let client = store.client();
+    for name in ["x", "x/y", "X", "x ", "{x}", "x:y", "%78", "é", "\u{1b}[0m", "*", "x?"] {
+        client.take(name, someone()).await;
+    }
+}
+
+pub(crate) async fn permits_never_exceed_the_limit(store: &impl Fixture) {
+    let client = store.client();
+    let want = |permits| AcquireRequest { shape: semaphore(5, permits), ..request("s", someone()) };
+    let two = want(2);
+    granted(client.acquire(two.clone()).await);
+    granted(client.acquire(want(2)).await);
+    assert_eq!(client.acquire(want(2)).await, Acquired::Busy);
+    granted(client.acquire(want(1)).await);
+    assert_eq!(client.acquire(want(1)).await, Acquired::Busy);
+    assert_eq!(client.release("s", two.entry).await, RELEASED);
+    granted(client.acquire(want(2)).await);
+}
+
+pub(crate) async fn another_kind_or_limit_is_refused(store: &impl Fixture) {
+    let client = store.client();
+    let holder = someone();
+    client.take("x", holder).await;
+    let other_kind = AcquireRequest { shape: semaphore(3, 1), ..request("x", someone()) };
+    let mismatch = Acquired::Mismatch { kind: Kind::Mutex, limit: 1 };
+    assert_eq!(client.acquire(other_kind.clone()).await, mismatch);
+
+    client.release("x", holder).await;
+    granted(client.acquire(other_kind).await);
+    let other_limit = AcquireRequest { shape: semaphore(4, 1), ..request("x", someone()) };
+    let mismatch = Acquired::Mismatch { kind: Kind::Semaphore, limit: 3 };
+    assert_eq!(client.acquire(other_limit).await, mismatch);
+    assert_eq!(client.inspect("x").await.holders.len(), 1, "nothing was changed");
+}

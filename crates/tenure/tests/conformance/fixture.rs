@@ -1,0 +1,228 @@
+//! What a case stands on: a store, clients of it, and words to speak with them.
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tenure::engine::{
+    AcquireRequest, Acquired, CancelRequest, Engine, Grant, ListRequest, Listener, MemoryEngine,
+    Queueing, ReleaseOutcome, ReleaseRequest, Renewal, Renewed, Standing, Wakeup,
+};
+use tenure::{About, Entry, Kind, Lease, LockInfo, LockName, Owner, Shape, Tenure};
+
+/// A store of its own for one case.
+pub(crate) trait Fixture: Send + Sync {
+    fn start() -> Self;
+
+    /// A new client of the store, as another process would be.
+    fn engine(&self) -> Box<dyn Engine>;
+
+    /// A new client with the driver.
+    fn tenure(&self) -> Tenure;
+
+    /// A client to which single operations are told.
+    fn client(&self) -> Client {
+        Client::new(self.engine())
+    }
+}
+
+pub(crate) struct Memory(MemoryEngine);
+
+impl Fixture for Memory {
+    fn start() -> Self {
+        Self(MemoryEngine::new())
+    }
+
+    fn engine(&self) -> Box<dyn Engine> {
+        Box::new(self.0.another())
+    }
+
+    fn tenure(&self) -> Tenure {
+        Tenure::builder().engine(self.0.another()).unwrap()
+    }
+}
+
+/// Runs a case, which must end well within the time of a whole test run.
+pub(crate) fn run(case: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_time()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let limit = Duration::from_secs(60);
+        tokio::time::timeout(limit, case).await.expect("the case hangs");
+    });
+}
+
+/// A pause that a case needs because nothing else than time is to happen.
+#[expect(clippy::disallowed_methods, reason = "tests wait for leases to end")]
+pub(crate) async fn pass(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) fn lease(millis: u64) -> Lease {
+    Lease::new(ms(millis)).unwrap()
+}
+
+pub(crate) fn name(text: &str) -> LockName {
+    LockName::new(text).unwrap()
+}
+
+/// The single entry of a new owner.
+pub(crate) fn someone() -> Entry {
+    Entry { owner: Owner::new(), number: 0 }
+}
+
+/// A lease long enough not to matter.
+pub(crate) fn long() -> Lease {
+    lease(60_000)
+}
+
+/// A request for a mutex with a long lease, without waiting.
+pub(crate) fn request(lock: &str, entry: Entry) -> AcquireRequest {
+    AcquireRequest {
+        name: name(lock),
+        entry,
+        shape: Shape::mutex(),
+        lease: long(),
+        about: Arc::new(About::this_process()),
+        queue: None,
+    }
+}
+
+pub(crate) const QUEUEING: Queueing =
+    Queueing { heartbeat: Duration::from_secs(60), claim: Duration::from_secs(60), fences: 1 };
+
+pub(crate) fn waiting(lock: &str, entry: Entry) -> AcquireRequest {
+    AcquireRequest { queue: Some(QUEUEING), ..request(lock, entry) }
+}
+
+pub(crate) fn semaphore(limit: u32, permits: u32) -> Shape {
+    Shape::new(Kind::Semaphore, limit, permits).unwrap()
+}
+
+/// A client without the driver: it says single operations, and hears wake-ups.
+pub(crate) struct Client {
+    engine: Box<dyn Engine>,
+    ear: Arc<Ear>,
+}
+
+#[derive(Default)]
+struct Ear {
+    heard: Mutex<Vec<Wakeup>>,
+    changed: tokio::sync::Notify,
+}
+
+impl Listener for Ear {
+    fn wake(&self, wakeup: Wakeup) {
+        self.heard.lock().unwrap().push(wakeup);
+        self.changed.notify_one();
+    }
+}
+
+impl Client {
+    fn new(engine: Box<dyn Engine>) -> Self {
+        let ear = Arc::<Ear>::default();
+        let listener = Arc::downgrade(&ear);
+        engine.listen(listener as Weak<dyn Listener>);
+        Self { engine, ear }
+    }
+
+    pub(crate) async fn acquire(&self, request: AcquireRequest) -> Acquired {
+        self.engine.acquire(request).await.unwrap()
+    }
+
+    /// Takes a lock that must be free.
+    pub(crate) async fn take(&self, lock: &str, entry: Entry) -> Grant {
+        granted(self.acquire(request(lock, entry)).await)
+    }
+
+    /// Joins the queue of a lock that must not be free.
+    pub(crate) async fn queue(&self, lock: &str, entry: Entry) -> Standing {
+        queued(self.acquire(waiting(lock, entry)).await)
+    }
+
+    pub(crate) async fn renew(&self, lock: &str, owner: Owner, lease: Lease) -> Renewed {
+        let renewals = vec![Renewal { name: name(lock), owner, lease }];
+        self.renew_all(renewals).await[0]
+    }
+
+    pub(crate) async fn renew_all(&self, renewals: Vec<Renewal>) -> Vec<Renewed> {
+        self.engine.renew(renewals).await.unwrap()
+    }
+
+    pub(crate) async fn release(&self, lock: &str, entry: Entry) -> ReleaseOutcome {
+        self.release_after(lock, entry, Duration::ZERO).await
+    }
+
+    pub(crate) async fn release_after(
+        &self,
+        lock: &str,
+        entry: Entry,
+        linger: Duration,
+    ) -> ReleaseOutcome {
+        let request = ReleaseRequest { name: name(lock), entry, linger };
+        self.engine.release(request).await.unwrap()
+    }
+
+    pub(crate) async fn cancel(&self, lock: &str, entry: Entry) {
+        self.engine.cancel(CancelRequest { name: name(lock), entry }).await.unwrap();
+    }
+
+    pub(crate) async fn inspect(&self, lock: &str) -> LockInfo {
+        self.engine.inspect(name(lock)).await.unwrap()
+    }
+
+    pub(crate) async fn list(&self, prefix: &str, limit: usize) -> Vec<LockInfo> {
+        let request = ListRequest { prefix: prefix.to_owned(), limit };
+        self.engine.list(request).await.unwrap()
+    }
+
+    pub(crate) fn engine(&self) -> &dyn Engine {
+        &*self.engine
+    }
+
+    /// The next wake-up.
+    pub(crate) async fn hear(&self) -> Wakeup {
+        loop {
+            if let Some(wakeup) = self.try_hear() {
+                return wakeup;
+            }
+            self.ear.changed.notified().await;
+        }
+    }
+
+    /// A wake-up that has come already.
+    pub(crate) fn try_hear(&self) -> Option<Wakeup> {
+        let mut heard = self.ear.heard.lock().unwrap();
+        (!heard.is_empty()).then(|| heard.remove(0))
+    }
+
+    /// The next wake-up, which must be a grant.
+    pub(crate) async fn hear_grant(&self) -> (Entry, Grant) {
+        match self.hear().await {
+            Wakeup::Granted { entry, grant, .. } => (entry, grant),
+            other => panic!("a grant was expected, not {other:?}"),
+        }
+    }
+}
+
+pub(crate) fn granted(acquired: Acquired) -> Grant {
+    match acquired {
+        Acquired::Granted(grant) => grant,
+        other => panic!("a grant was expected, not {other:?}"),
+    }
+}
+
+pub(crate) fn queued(acquired: Acquired) -> Standing {
+    match acquired {
+        Acquired::Queued(standing) => standing,
+        other => panic!("a place in the queue was expected, not {other:?}"),
+    }
+}
+
+pub(crate) const RELEASED: ReleaseOutcome = ReleaseOutcome::Released { remaining: 0 };

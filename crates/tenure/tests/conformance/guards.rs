@@ -1,0 +1,257 @@
+//! Holding through the driver: watchdog, loss, release in every path, re-entry, handles.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use tenure::blocking::block_on;
+use tenure::{Error, Handle, Owner, Released, Tenure, WhyLost};
+
+use super::fixture::{Fixture, ms, pass};
+
+async fn is_free(tenure: &Tenure, lock: &str) -> bool {
+    tenure.lock(lock).inspect().await.unwrap().is_free()
+}
+
+/// R5.
+pub(crate) async fn the_watchdog_keeps_the_lock(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    let guard = a.lock("x").lease(ms(200)).acquire().await.unwrap();
+    for _ in 0..8 {
+        pass(ms(100)).await;
+        assert!(b.lock("x").try_acquire().await.unwrap().is_none());
+        assert!(!guard.is_lost() && guard.remaining() > Duration::ZERO);
+    }
+    assert_eq!(guard.release().await.unwrap(), Released::Now);
+    assert!(is_free(&b, "x").await);
+}
+
+/// R5: a guard that is forgotten, as by a crash, is not renewed for ever by a live driver.
+pub(crate) async fn the_watchdog_ends_with_the_guard(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    let guard = a.lock("x").lease(ms(150)).acquire().await.unwrap();
+    drop(guard);
+    let taken = b.lock("x").acquire_within(Duration::from_secs(5)).await.unwrap();
+    pass(ms(200)).await;
+    assert!(!taken.is_lost());
+    assert_eq!(b.lock("x").inspect().await.unwrap().holders[0].owner, taken.owner());
+}
+
+/// R5: off when the caller fixed a lease.
+pub(crate) async fn a_fixed_lease_is_not_renewed(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    let guard = a.lock("x").fixed_lease(ms(150)).acquire().await.unwrap();
+    guard.ensure_held().unwrap();
+    guard.renew().await.unwrap();
+    assert_eq!(guard.lost().await.why(), WhyLost::LeaseEnded);
+    assert!(guard.ensure_held().is_err() && guard.remaining() == Duration::ZERO);
+    let renewed = guard.renew().await;
+    assert!(matches!(renewed, Err(Error::Lost(_))), "{renewed:?}");
+    drop(b.lock("x").acquire_within(Duration::from_secs(5)).await.unwrap());
+    assert_eq!(guard.release().await.unwrap(), Released::AlreadyLost);
+}
+
+/// R26, I9: the holder is told while the store still keeps others out.
+pub(crate) async fn loss_is_told_before_the_lease_ends(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    let lease = Duration::from_secs(1);
+    let guard = a.lock("x").fixed_lease(lease).acquire().await.unwrap();
+    guard.lost().await;
+    let info = b.lock("x").inspect().await.unwrap();
+    assert!(!info.is_free(), "told only when it was too late");
+    assert!(info.holders[0].lease_left < lease / 10, "told far too early: {info:?}");
+}
+
+/// I9: also when its own executor is blocked.
+pub(crate) async fn loss_is_told_while_the_executor_is_blocked(store: &impl Fixture) {
+    let tenure = store.tenure();
+    let kept = tenure.lock("kept").lease(ms(120)).acquire().await.unwrap();
+    let fixed = tenure.lock("fixed").fixed_lease(ms(120)).acquire().await.unwrap();
+    let signal = fixed.lost_signal();
+    let told = std::thread::spawn(move || block_on(signal.lost()));
+    // The only thread of this executor does nothing but wait, for many leases.
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            block_thread(ms(500));
+            assert!(!kept.is_lost(), "renewed all the same");
+            drop(kept);
+        });
+    })
+    .join()
+    .unwrap();
+    assert_eq!(told.join().unwrap().name().as_str(), "fixed");
+}
+
+#[expect(clippy::disallowed_methods, reason = "the point is to block the executor")]
+fn block_thread(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// R13, R26.
+pub(crate) async fn a_forced_release_is_told_at_once(store: &impl Fixture) {
+    let (a, operator) = (store.tenure(), store.tenure());
+    let guard = a.lock("x").lease(ms(300)).acquire().await.unwrap();
+    operator.lock("x").force_release("stuck").await.unwrap();
+    let lost = guard.lost().await;
+    assert_eq!((lost.name().as_str(), lost.why()), ("x", WhyLost::NotHeld));
+    assert_eq!(guard.release().await.unwrap(), Released::AlreadyLost);
+    let record = operator.lock("x").inspect().await.unwrap().forced.unwrap();
+    assert_eq!(&*record.reason, "stuck");
+}
+
+/// R26.
+pub(crate) async fn protected_work_is_cancelled_on_loss(store: &impl Fixture) {
+    let tenure = store.tenure();
+    let guard = tenure.lock("x").fixed_lease(ms(100)).acquire().await.unwrap();
+    let (going_on, cancelled) = tokio::sync::oneshot::channel::<()>();
+    let protected = guard.protect(async move {
+        let _until_dropped = going_on;
+        std::future::pending::<()>().await;
+    });
+    assert_eq!(protected.await.unwrap_err().why(), WhyLost::LeaseEnded);
+    cancelled.await.expect_err("the work was dropped");
+    guard.protect(async { panic!("not one step without the lock") }).await.unwrap_err();
+}
+
+pub(crate) async fn protected_work_gives_its_output(store: &impl Fixture) {
+    let guard = store.tenure().lock("x").acquire().await.unwrap();
+    assert_eq!(guard.protect(async { 42 }).await.unwrap(), 42);
+}
+
+/// R23.
+pub(crate) async fn a_dropped_guard_releases(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    drop(a.lock("x").acquire().await.unwrap());
+    drop(b.lock("x").acquire_within(Duration::from_secs(5)).await.unwrap());
+    assert!(a.flush(Duration::from_secs(5)).await);
+}
+
+/// R23.
+pub(crate) async fn a_panic_releases(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    let guard = a.lock("x").acquire().await.unwrap();
+    let panicked = catch_unwind(AssertUnwindSafe(move || {
+        let _guard = guard;
+        panic!("on purpose");
+    }));
+    panicked.unwrap_err();
+    drop(b.lock("x").acquire_within(Duration::from_secs(5)).await.unwrap());
+}
+
+/// R23: from any thread, with no executor, also after the client itself is gone.
+pub(crate) async fn a_guard_dropped_elsewhere_releases(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    let guard = a.lock("x").acquire().await.unwrap();
+    drop(a);
+    std::thread::spawn(move || drop(guard)).join().unwrap();
+    drop(b.lock("x").acquire_within(Duration::from_secs(5)).await.unwrap());
+}
+
+/// R3, R24.
+pub(crate) async fn release_says_whether_it_was_held(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    let guard = a.lock("x").acquire().await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Now);
+
+    let slow = a.lock("x").fixed_lease(ms(60)).acquire().await.unwrap();
+    let overtaking = b.lock("x").acquire_within(Duration::from_secs(5)).await.unwrap();
+    assert_eq!(slow.release().await.unwrap(), Released::AlreadyLost);
+    assert_eq!(b.lock("x").inspect().await.unwrap().holders[0].owner, overtaking.owner());
+}
+
+/// R6.
+pub(crate) async fn reentry_is_counted_in_the_store(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    let lock = a.lock("x").reentrant();
+    Owner::new()
+        .scope(async {
+            let outer = lock.acquire().await.unwrap();
+            let inner = lock.try_acquire().await.unwrap().expect("the same owner");
+            assert_eq!((outer.fence(), outer.owner()), (inner.fence(), inner.owner()));
+            assert_eq!(b.lock("x").inspect().await.unwrap().holders[0].entries, 2);
+            assert_eq!(outer.release().await.unwrap(), Released::Now);
+            assert!(b.lock("x").try_acquire().await.unwrap().is_none(), "one entry is left");
+            inner.release().await.unwrap();
+        })
+        .await;
+    assert!(is_free(&b, "x").await);
+}
+
+/// R6, the variant that saves the trip.
+pub(crate) async fn reentry_can_be_counted_locally(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    let lock = a.lock("x").owner(Owner::new()).count_locally();
+    let guards: Vec<_> = [
+        lock.acquire().await.unwrap(),
+        lock.acquire().await.unwrap(),
+        lock.acquire().await.unwrap(),
+    ]
+    .into_iter()
+    .collect();
+    assert_eq!(b.lock("x").inspect().await.unwrap().holders[0].entries, 1);
+    for guard in guards {
+        assert!(b.lock("x").try_acquire().await.unwrap().is_none());
+        assert_eq!(guard.release().await.unwrap(), Released::Now);
+    }
+    assert!(is_free(&b, "x").await);
+    drop(lock.acquire().await.unwrap());
+    drop(b.lock("x").acquire_within(Duration::from_secs(5)).await.unwrap());
+}
+
+/// R6: identity is a value that can be written down and read elsewhere.
+pub(crate) async fn an_owner_can_be_passed_on(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    let owner = Owner::new();
+    let first = a.lock("x").owner(owner).acquire().await.unwrap();
+    let elsewhere: Owner = owner.to_string().parse().unwrap();
+    let second = b.lock("x").owner(elsewhere).try_acquire().await.unwrap().unwrap();
+    assert_eq!(first.fence(), second.fence());
+    drop(first);
+    assert!(!second.is_lost());
+    assert!(a.lock("x").try_acquire().await.unwrap().is_none());
+}
+
+pub(crate) async fn a_least_holding_time_outlasts_the_release(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    let acquired = now();
+    let guard = a.lock("x").at_least(ms(150)).acquire().await.unwrap();
+    guard.release().await.unwrap();
+    assert!(b.lock("x").try_acquire().await.unwrap().is_none());
+    drop(b.lock("x").acquire_within(Duration::from_secs(5)).await.unwrap());
+    assert!(acquired.elapsed() >= ms(150), "{:?}", acquired.elapsed());
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test may look at the clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+pub(crate) async fn a_detached_lock_lives_by_its_handle(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    let guard = a.lock("weird name\n%").lease(ms(300)).acquire().await.unwrap();
+    let handle = guard.detach().unwrap();
+    drop(a);
+    let elsewhere: Handle = handle.to_string().parse().unwrap();
+    for _ in 0..4 {
+        pass(ms(120)).await;
+        b.renew(&elsewhere).await.unwrap();
+    }
+    assert_eq!(b.release(&elsewhere).await.unwrap(), Released::Now);
+    assert_eq!(b.release(&elsewhere).await.unwrap(), Released::AlreadyLost);
+    let renewed = b.renew(&elsewhere).await;
+    assert!(matches!(renewed, Err(Error::Lost(_))), "{renewed:?}");
+}
+
+pub(crate) async fn a_handle_can_be_adopted(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    let guard = a.lock("x").lease(ms(200)).acquire().await.unwrap();
+    let fence = guard.fence();
+    let handle = guard.detach().unwrap();
+    let adopted = b.adopt(handle.clone()).await.unwrap();
+    assert_eq!(adopted.fence(), fence);
+    pass(ms(400)).await;
+    assert!(!adopted.is_lost(), "the watchdog keeps it");
+    adopted.release().await.unwrap();
+    assert!(is_free(&b, "x").await);
+    assert!(matches!(b.adopt(handle).await, Err(Error::Lost(_))));
+}

@@ -1,0 +1,65 @@
+//! The list of all cases. `conformance_suite!(memory, Memory)` makes a module of tests, so that a
+//! failure reads `memory::second_owner_is_refused`.
+
+/// Runs every case on an engine.
+#[macro_export]
+macro_rules! conformance_suite {
+    ($engine:ident, $fixture:ty) => {
+        conformance_suite! { @on $engine, $fixture,
+            exclusion: second_owner_is_refused, a_released_lock_is_free, names_do_not_touch,
+                permits_never_exceed_the_limit, another_kind_or_limit_is_refused;
+            identity: only_the_owner_releases, only_the_owner_renews,
+                a_renewal_never_recreates_a_missing_lock, a_waiter_is_no_owner;
+            leases: a_lease_that_ended_frees_the_lock, a_renewal_extends_the_lease,
+                a_renewal_never_shortens_the_lease, many_leases_are_renewed_in_one_call,
+                a_lock_lingers_for_its_least_holding_time;
+            reentry: the_same_owner_enters_again, every_entry_must_end,
+                a_reentry_refreshes_the_lease, other_entries_of_the_owner_come_along,
+                asking_for_more_permits_is_refused;
+            fencing: fences_grow_in_grant_order, renewal_and_reentry_keep_the_fence,
+                a_handover_reserves_its_fences, fences_of_all_clients_are_one_order;
+            idempotence: an_acquire_sent_twice_counts_once, a_release_sent_twice_releases_once,
+                a_late_release_never_frees_a_newer_holder, a_cancel_sent_twice_is_harmless,
+                a_reentry_sent_twice_counts_once;
+            queue: waiters_are_served_in_order, a_release_wakes_one_waiter,
+                a_request_that_does_not_wait_does_not_overtake, asking_again_keeps_the_place,
+                asking_again_returns_the_missed_grant, a_dead_waiter_is_passed_over,
+                a_client_that_is_gone_is_passed_over, an_unclaimed_handover_goes_to_the_next,
+                a_claimed_handover_has_the_full_lease, a_cancelled_waiter_is_not_served,
+                a_cancel_gives_back_what_was_granted, an_ended_lease_serves_the_queue;
+            records: holders_and_waiters_can_be_read, a_free_lock_is_shown_free,
+                locks_are_listed_by_prefix, a_forced_release_leaves_a_record,
+                a_forced_release_checks_the_expected_owner, a_forced_release_serves_the_queue,
+                nothing_is_left_of_a_released_lock;
+            locks: try_acquire_does_not_wait, acquire_waits_for_its_turn,
+                acquire_within_times_out, attempts_are_counted, attempts_follow_the_strategy,
+                custom_backoff_decides_the_delays, a_fair_lock_is_first_come_first_served,
+                local_handover_stays_within_its_bound, the_note_is_seen_by_others,
+                bad_input_is_refused_and_changes_nothing, a_mutex_excludes_many_tasks,
+                a_cancelled_acquire_leaves_nothing, a_crashed_holder_frees_the_lock,
+                stale_writers_are_refused_by_their_fence;
+            guards: the_watchdog_keeps_the_lock, the_watchdog_ends_with_the_guard,
+                a_fixed_lease_is_not_renewed, loss_is_told_before_the_lease_ends,
+                loss_is_told_while_the_executor_is_blocked, a_forced_release_is_told_at_once,
+                protected_work_is_cancelled_on_loss, protected_work_gives_its_output,
+                a_dropped_guard_releases, a_panic_releases, a_guard_dropped_elsewhere_releases,
+                release_says_whether_it_was_held, reentry_is_counted_in_the_store,
+                reentry_can_be_counted_locally, an_owner_can_be_passed_on,
+                a_least_holding_time_outlasts_the_release, a_detached_lock_lives_by_its_handle,
+                a_handle_can_be_adopted;
+        }
+    };
+    (@on $engine:ident, $fixture:ty, $($module:ident: $($case:ident),+;)+) => {
+        mod $engine {
+            $($(
+                #[test]
+                fn $case() {
+                    $crate::conformance::fixture::run(async {
+                        let store = <$fixture as $crate::conformance::fixture::Fixture>::start();
+                        $crate::conformance::$module::$case(&store).await;
+                    });
+                }
+            )+)+
+        }
+    };
+}

@@ -1,0 +1,39 @@
+//! `cargo xtask bench`: hands its arguments to the library's benchmark, which prints the figures.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::sh;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Measure only these figures, separated by commas; --list names them all.
+    #[arg(long, value_name = "A,B")]
+    only: Option<String>,
+    /// Also write the figures to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// List what can be measured, and stop.
+    #[arg(long)]
+    list: bool,
+}
+
+pub(crate) fn run(options: &Options) -> sh::Outcome {
+    let mut cargo =
+        sh::cargo(&["bench", "--package", "tenure", "--bench", "figures", "--locked", "--"]);
+    if let Some(only) = &options.only {
+        cargo.arg("--only").arg(only);
+    }
+    if let Some(json) = &options.json {
+        // Cargo runs a benchmark in its package's folder, not in the caller's.
+        let absolute = std::path::absolute(json).map_err(|error| {
+            sh::Failure::new(format!("cannot use --json {}: {error}.", json.display()))
+        })?;
+        cargo.arg("--json").arg(absolute);
+    }
+    if options.list {
+        cargo.arg("--list");
+    }
+    sh::run(cargo)
+}

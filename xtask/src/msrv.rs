@@ -1,0 +1,144 @@
+//! The oldest Rust that the workspace promises to build with (its `rust-version`) must be true.
+//!
+//! Every dependency must promise as much, which the metadata tells without building anything. If that
+//! toolchain is installed the workspace is also checked with it; otherwise clippy's `incompatible_msrv`
+//! lint stands in for our own code.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::sh::{self, Failure, Outcome};
+
+/// A Rust version; a missing patch number is zero, as in `rust-version`.
+type Version = (u32, u32, u32);
+
+pub(crate) fn check() -> Outcome {
+    let metadata = sh::output(sh::cargo(&["metadata", "--format-version", "1", "--locked"]))?;
+    let metadata: Value = serde_json::from_str(&metadata).map_err(|error| {
+        Failure::new(format!("`cargo metadata` printed no proper JSON: {error}."))
+    })?;
+    let promised = promised(&metadata)?;
+    let newer = newer_packages(&metadata, promised);
+    if !newer.is_empty() {
+        let list = newer.join("\n  ");
+        return Err(Failure::new(format!(
+            "the workspace promises Rust {}, but these dependencies need a newer one:\n  {list}\n\
+             Choose older versions of them with `cargo update --precise`, or raise `rust-version`.",
+            spell(promised)
+        )));
+    }
+    build(promised)
+}
+
+/// Checks the whole workspace with the promised toolchain, if rustup has it.
+fn build(promised: Version) -> Outcome {
+    let has_rustup = sh::succeeds(rustup(&["--version"]));
+    let toolchains =
+        if has_rustup { sh::output(rustup(&["toolchain", "list"]))? } else { String::new() };
+    let Some(toolchain) = toolchain(&toolchains, promised) else {
+        sh::say(format!(
+            "Rust {} is not installed; clippy's incompatible_msrv lint stands in for building with it",
+            spell(promised)
+        ));
+        return Ok(());
+    };
+    let mut check = rustup(&["run", toolchain, "cargo", "check"]);
+    check.args(["--workspace", "--all-targets", "--locked"]).current_dir(sh::root());
+    sh::run(check)
+}
+
+fn rustup(arguments: &[&str]) -> Command {
+    let mut rustup = Command::new("rustup");
+    rustup.args(arguments);
+    rustup
+}
+
+/// The oldest Rust that any member of the workspace promises.
+fn promised(metadata: &Value) -> Outcome<Version> {
+    let members = list(metadata, "workspace_members");
+    let own = list(metadata, "packages").iter().filter(|package| members.contains(&package["id"]));
+    let versions: Option<Vec<Version>> = own.map(rust_version).collect();
+    versions.and_then(|versions| versions.into_iter().min()).ok_or_else(|| {
+        Failure::new("a package of the workspace has no `rust-version`; inherit it.")
+    })
+}
+
+fn newer_packages(metadata: &Value, promised: Version) -> Vec<String> {
+    let packages = list(metadata, "packages").iter();
+    packages
+        .filter_map(|package| {
+            let needed = rust_version(package).filter(|needed| *needed > promised)?;
+            let (name, version) = (package["name"].as_str()?, package["version"].as_str()?);
+            Some(format!("{name} {version} needs Rust {}", spell(needed)))
+        })
+        .collect()
+}
+
+/// The name of the installed toolchain of that version, in the form `rustup run` takes.
+fn toolchain(listed: &str, wanted: Version) -> Option<&str> {
+    let names = listed.lines().filter_map(|line| line.split_whitespace().next());
+    names.into_iter().find(|name| {
+        let number = name.split('-').next().unwrap_or(name);
+        parse(number).is_some_and(|version| (version.0, version.1) == (wanted.0, wanted.1))
+    })
+}
+
+fn list<'a>(metadata: &'a Value, key: &str) -> &'a [Value] {
+    metadata[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn rust_version(package: &Value) -> Option<Version> {
+    parse(package["rust_version"].as_str()?)
+}
+
+fn parse(text: &str) -> Option<Version> {
+    let mut numbers = text.split('.').map(|number| number.parse::<u32>().ok());
+    let (major, minor) = (numbers.next()??, numbers.next()??);
+    let patch = numbers.next().unwrap_or(Some(0))?;
+    Some((major, minor, patch))
+}
+
+fn spell((major, minor, patch): Version) -> String {
+    format!("{major}.{minor}.{patch}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn metadata() -> Value {
+        json!({
+            "workspace_members": ["a"],
+            "packages": [
+                { "id": "a", "name": "tenure", "version": "0.1.0", "rust_version": "1.88" },
+                { "id": "b", "name": "old", "version": "1.0.0", "rust_version": "1.63.0" },
+                { "id": "c", "name": "silent", "version": "2.0.0", "rust_version": null },
+                { "id": "d", "name": "modern", "version": "3.1.0", "rust_version": "1.90" },
+            ],
+        })
+    }
+
+    #[test]
+    fn the_promise_is_the_workspaces_own() {
+        assert_eq!(promised(&metadata()).unwrap(), (1, 88, 0));
+        assert!(promised(&json!({})).is_err());
+    }
+
+    #[test]
+    fn only_a_newer_dependency_offends() {
+        assert_eq!(newer_packages(&metadata(), (1, 88, 0)), ["modern 3.1.0 needs Rust 1.90.0"]);
+        assert!(newer_packages(&metadata(), (1, 90, 0)).is_empty());
+    }
+
+    #[test]
+    fn the_toolchain_is_found_by_its_number() {
+        let listed =
+            "stable-x86_64-unknown-linux-gnu (active, default)\n1.88.0-x86_64-unknown-linux-gnu\n";
+        assert_eq!(toolchain(listed, (1, 88, 0)), Some("1.88.0-x86_64-unknown-linux-gnu"));
+        assert_eq!(toolchain(listed, (1, 8, 0)), None);
+        assert_eq!(toolchain("no installed toolchains\n", (1, 88, 0)), None);
+    }
+}

@@ -1,0 +1,148 @@
+//! Running other programs, and telling how it went.
+//!
+//! Whatever fails becomes one sentence, so every chore is a row of `?`. No program gets our standard
+//! input: a question that nobody can answer must fail, not hang.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Why a chore did not succeed: a sentence that says what happened and what to do.
+#[derive(Debug)]
+pub(crate) struct Failure(String);
+
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn new(sentence: impl Into<String>) -> Self {
+        Self(sentence.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The folder of the workspace. Known when this program was built, which is always in place.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// The `cargo` that started us, to be run in the workspace's folder.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Runs the command to its end, its output going where ours goes.
+pub(crate) fn run(mut command: Command) -> Outcome {
+    let status = command.stdin(Stdio::null()).status();
+    check(&command, status)
+}
+
+/// Runs the command with its output going to our standard error, when ours is for the result alone.
+pub(crate) fn run_aside(mut command: Command) -> Outcome {
+    let status = command.stdin(Stdio::null()).stdout(std::io::stderr()).status();
+    check(&command, status)
+}
+
+/// Runs the command and returns what it printed.
+pub(crate) fn output(mut command: Command) -> Outcome<String> {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let (status, printed) = match output {
+        Ok(output) => (Ok(output.status), output.stdout),
+        Err(error) => (Err(error), Vec::new()),
+    };
+    check(&command, status)?;
+    Ok(String::from_utf8_lossy(&printed).into_owned())
+}
+
+/// Whether the command exists and succeeds, quietly.
+pub(crate) fn succeeds(mut command: Command) -> bool {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// The first of `folders` (in the form of the PATH variable) that holds a program called `name`.
+pub(crate) fn find_program(name: &str, folders: &OsStr) -> Option<PathBuf> {
+    std::env::split_paths(folders).map(|folder| folder.join(name)).find(|file| is_program(file))
+}
+
+/// One line on standard error about what is being done.
+pub(crate) fn say(line: impl fmt::Display) {
+    eprintln!("xtask: {line}");
+}
+
+/// Runs one step under its heading, and says how long it took.
+pub(crate) fn step(heading: &str, work: impl FnOnce() -> Outcome) -> Outcome {
+    eprintln!("\n── {heading}");
+    let began = now();
+    let outcome = work();
+    let verdict = if outcome.is_ok() { "passed" } else { "FAILED" };
+    eprintln!("── {heading}: {verdict} in {}", seconds(now() - began));
+    outcome
+}
+
+fn check(command: &Command, status: std::io::Result<ExitStatus>) -> Outcome {
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failure::new(format!("`{}` failed ({status}).", line(command)))),
+        Err(error) => Err(Failure::new(format!("could not run `{}`: {error}.", line(command)))),
+    }
+}
+
+/// The command as a person would type it.
+fn line(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let words = std::iter::once(program).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+fn is_program(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a chore's duration is for reading, no lease depends on it"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_command_is_named_in_the_sentence() {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "exit 3"]);
+        let failure = run(command).unwrap_err().to_string();
+        assert_eq!(failure, "`sh -c exit 3` failed (exit status: 3).");
+    }
+
+    #[test]
+    fn a_missing_program_is_named_in_the_sentence() {
+        let failure = output(Command::new("no-such-program")).unwrap_err().to_string();
+        assert!(failure.starts_with("could not run `no-such-program`: "), "{failure}");
+    }
+
+    #[test]
+    fn programs_are_found_in_order_and_plain_files_are_not() {
+        let sh = find_program("sh", OsStr::new("/nowhere:/bin:/usr/bin"));
+        assert_eq!(sh, Some(PathBuf::from("/bin/sh")));
+        assert_eq!(find_program("passwd", OsStr::new("/etc")), None);
+    }
+}

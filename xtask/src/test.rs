@@ -1,0 +1,30 @@
+//! `cargo xtask test`: every test, on a real server.
+//!
+//! The one place that says how the tests are run; `cargo xtask verify` comes here too, so that the two
+//! can never differ.
+
+use clap::Args;
+
+use crate::{server, sh};
+
+/// How often a long run tries each property: enough for a bug that needs a rare order of events.
+const LONG_CASES: &str = "100000";
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Try every property 100,000 times, run the long tests too, and build with
+    /// optimisations (takes many minutes).
+    #[arg(long)]
+    pub(crate) long: bool,
+}
+
+pub(crate) fn run(options: &Options) -> sh::Outcome {
+    let server = server::find(None)?;
+    // No --all-targets: it would run the benchmarks as tests, and leave out the documentation's examples.
+    let mut cargo = sh::cargo(&["test", "--workspace", "--locked"]);
+    cargo.env(server::VARIABLE, server);
+    if options.long {
+        cargo.arg("--release").env("PROPTEST_CASES", LONG_CASES).env("TENURE_LONG", "1");
+    }
+    sh::run(cargo)
+}
