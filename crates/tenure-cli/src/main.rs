@@ -1,2 +1,41 @@
-//! The `tenure` command.
-fn main() {}
+//! The `tenure` command: any command under a lock, from the shell.
+
+mod exit;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use exit::Exit;
+
+/// Any command under a lock.
+#[derive(Parser)]
+#[command(name = "tenure", version, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Arguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are no misuse; what cannot be printed cannot be mended here.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.into() } else { ExitCode::SUCCESS };
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return Exit::Unavailable.because(&error),
+    };
+    match arguments.command {
+        Command::Run(arguments) => runtime.block_on(run::run(arguments)),
+    }
+}

@@ -1,5 +1,7 @@
 //! One suite for every engine: a new engine is a fixture and a line here.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[macro_use]
 mod conformance {
     #[macro_use]

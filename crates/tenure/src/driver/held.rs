@@ -25,15 +25,15 @@ pub(crate) struct Held {
     pub(crate) entry: Entry,
     pub(crate) fence: Fence,
     pub(super) about: Arc<About>,
-    /// Since when this guard holds it.
-    pub(super) since: Moment,
     /// Since when this process holds it, through all local hand-overs.
     pub(super) process_since: Moment,
+    /// How much later this guard got it, in microseconds.
+    later: u32,
     pub(super) lease: Lease,
     /// The least holding time in milliseconds, zero for none.
     pub(super) at_least: u32,
     /// How many local hand-overs the reserved fences still allow.
-    pub(super) passes: u32,
+    pub(super) passes: u16,
     deadline: AtomicU64,
     alarm: AtomicU64,
     state: AtomicU8,
@@ -73,7 +73,7 @@ pub(super) struct Terms {
     pub(super) process_since: Moment,
     pub(super) lease: Lease,
     pub(super) at_least: u32,
-    pub(super) passes: u32,
+    pub(super) passes: u16,
     pub(super) deadline: Moment,
     pub(super) renewing: Renewing,
 }
@@ -86,8 +86,9 @@ impl Held {
             entry: terms.entry,
             fence: terms.fence,
             about: terms.about,
-            since: terms.since,
             process_since: terms.process_since,
+            // Local hand-overs end after milliseconds, so it always fits.
+            later: u32::try_from(terms.since.since(terms.process_since).as_micros()).unwrap_or(0),
             lease: terms.lease,
             at_least: terms.at_least,
             passes: terms.passes,
@@ -105,6 +106,11 @@ impl Held {
 
     pub(crate) fn lease(&self) -> Lease {
         self.lease
+    }
+
+    /// Since when this guard holds it.
+    pub(super) fn since(&self) -> Moment {
+        self.process_since + Duration::from_micros(self.later.into())
     }
 
     pub(crate) fn deadline(&self) -> Moment {
@@ -189,7 +195,7 @@ impl Held {
 
     /// How long the lock must stay occupied after a release at `now`.
     pub(super) fn linger(&self, now: Moment) -> Duration {
-        Duration::from_millis(self.at_least.into()).saturating_sub(now.since(self.since))
+        Duration::from_millis(self.at_least.into()).saturating_sub(now.since(self.since()))
     }
 
     pub(super) fn set_alarm(&self, at: Moment) {

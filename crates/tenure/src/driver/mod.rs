@@ -90,6 +90,15 @@ impl Driver {
         patience: Duration,
         is_fallback: bool,
     ) -> Result<Arc<Self>, Error> {
+        Self::start_in(std::process::id(), engine, patience, is_fallback)
+    }
+
+    fn start_in(
+        process: u32,
+        engine: Box<dyn Engine>,
+        patience: Duration,
+        is_fallback: bool,
+    ) -> Result<Arc<Self>, Error> {
         let failed = |source| Error::Thread { source: Arc::new(source) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(failed)?;
@@ -98,7 +107,7 @@ impl Driver {
             engine,
             is_fallback,
             patience,
-            process: std::process::id(),
+            process,
             agenda: Mutex::default(),
             lines: Mutex::default(),
             reentries: Mutex::default(),
@@ -293,6 +302,32 @@ impl Drop for Alarm<'_> {
         if let Some(key) = self.key {
             let timer = lock(&self.driver.agenda).remove(key);
             drop(timer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::MemoryEngine;
+
+    #[test]
+    fn a_forked_child_is_refused() {
+        let of_parent = std::process::id() + 1;
+        let engine = Box::new(MemoryEngine::new());
+        let driver = Driver::start_in(of_parent, engine, PATIENCE, false).unwrap();
+        assert!(matches!(driver.check_process(), Err(Error::Forked)));
+    }
+
+    #[test]
+    fn the_thread_ends_with_its_driver() {
+        let engine = Box::new(MemoryEngine::new());
+        let driver = Driver::start(engine, PATIENCE, false).unwrap();
+        let bell = Arc::downgrade(&driver.bell);
+        drop(driver);
+        // The thread has the other reference to the bell.
+        while bell.strong_count() > 0 {
+            std::thread::yield_now();
         }
     }
 }

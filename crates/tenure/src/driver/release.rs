@@ -48,7 +48,7 @@ impl Driver {
         let now = clock::now();
         let was_lost = held.lost(now).is_some() | !self.finish(held);
         if !was_lost {
-            telemetry::held_for(now.since(held.since));
+            telemetry::held_for(now.since(held.since()));
             if self.pass_on(held, now) {
                 return None;
             }

@@ -53,7 +53,7 @@ impl Driver {
             process_since: now,
             lease: spec.lease,
             at_least: spec.at_least,
-            passes: if spec.is_shareable() { grant.fences - 1 } else { 0 },
+            passes: if spec.is_shareable() { grant.fences.saturating_sub(1) as u16 } else { 0 },
             deadline,
             renewing,
         };

@@ -317,7 +317,7 @@ impl<S: Subject> Checker<S> {
 
     /// Some owners enter once, others again and again.
     fn entry(&self, owner: u8, number: u8) -> Entry {
-        let number = if owner % 2 == 0 { 0 } else { number + 1 };
+        let number = if owner.is_multiple_of(2) { 0 } else { number + 1 };
         Entry { owner: self.owners[usize::from(owner)], number: number.into() }
     }
 }

@@ -1,0 +1,56 @@
+//! How the command ends: numbers that scripts rely on.
+
+use std::fmt::Display;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
+
+use tenure::Error;
+
+/// Why the command ends without the child's own status. The numbers are those of sysexits(3)
+/// and of the shell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// The command line is wrong.
+    Usage = 64,
+    /// The store cannot be reached.
+    Unavailable = 69,
+    /// The lock was not acquired.
+    NotAcquired = 75,
+    /// The lock was lost while the child ran.
+    Lost = 76,
+    /// The child's program cannot be run.
+    CannotRun = 126,
+    /// The child's program is not there.
+    NotFound = 127,
+}
+
+impl Exit {
+    /// Says why on standard error.
+    pub(crate) fn because(self, why: &impl Display) -> ExitCode {
+        eprintln!("tenure: {why}");
+        self.into()
+    }
+
+    /// What an error of the library means for a script.
+    pub(crate) fn of(error: &Error) -> Self {
+        match error {
+            Error::Invalid(_) | Error::Mismatch { .. } => Self::Usage,
+            Error::Busy { .. } | Error::TimedOut { .. } => Self::NotAcquired,
+            Error::Lost(_) => Self::Lost,
+            _ => Self::Unavailable,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// The child's own status, or 128 and the signal that ended it, as a shell has it.
+pub(crate) fn of_child(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    // Both are below 256 wherever processes are as Unix has them.
+    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
+}

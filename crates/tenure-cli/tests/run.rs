@@ -1,0 +1,78 @@
+//! `tenure run`, as a user types it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use assert_cmd::Command;
+use assert_cmd::assert::Assert;
+
+fn tenure(arguments: &[&str]) -> Assert {
+    let mut command = Command::cargo_bin("tenure").unwrap();
+    command.env_remove("TENURE_URL").args(arguments).assert()
+}
+
+fn stderr(assert: &Assert) -> String {
+    String::from_utf8_lossy(&assert.get_output().stderr).into_owned()
+}
+
+#[test]
+fn the_command_runs_and_says_nothing_of_its_own() {
+    tenure(&["run", "hello", "--", "echo", "one at a time"])
+        .success()
+        .stdout("one at a time\n")
+        .stderr("");
+}
+
+#[test]
+fn the_exit_status_is_the_commands_own() {
+    tenure(&["run", "x", "--", "sh", "-c", "exit 7"]).code(7);
+    tenure(&["run", "x", "--", "sh", "-c", "kill -TERM $$"]).code(128 + 15);
+}
+
+#[test]
+fn a_command_that_cannot_be_run_is_told_as_a_shell_does() {
+    let missing = tenure(&["run", "x", "--", "/no/such/program"]).code(127);
+    assert!(stderr(&missing).contains("could not run `/no/such/program`"));
+    tenure(&["run", "x", "--", "/"]).code(126);
+}
+
+#[test]
+fn the_child_knows_its_lock() {
+    let script = r#"test "$TENURE_NAME" = x && test ${#TENURE_OWNER} = 32 && test "$TENURE_FENCE" -gt 1000000000000000"#;
+    tenure(&["run", "x", "--", "sh", "-c", script]).success();
+}
+
+#[test]
+fn standard_input_passes_through() {
+    let mut command = Command::cargo_bin("tenure").unwrap();
+    command
+        .args(["run", "x", "--", "cat"])
+        .write_stdin("in and out")
+        .assert()
+        .success()
+        .stdout("in and out");
+}
+
+#[test]
+fn bad_input_is_64_and_says_what_is_allowed() {
+    for (arguments, sentence) in [
+        (&["run", "", "--", "true"][..], "must not be empty"),
+        (&["run", "--lease", "0s", "x", "--", "true"], "10 ms to 24 h"),
+        (&["run", "--wait", "soon", "x", "--", "true"], "500ms, 10s, 2m or 1h"),
+        (&["run", "--url", "nowhere://user:secret@host", "x", "--", "true"], "the URL must be"),
+        (&["run", "x"], "required"),
+        (&["frobnicate"], "frobnicate"),
+    ] {
+        let assert = tenure(arguments).code(64);
+        let said = stderr(&assert);
+        assert!(said.contains(sentence), "{arguments:?}: {said}");
+        assert!(!said.contains("secret"), "{said}");
+    }
+}
+
+#[test]
+fn help_is_no_misuse() {
+    let help = tenure(&["run", "--help"]).success();
+    let said = String::from_utf8_lossy(&help.get_output().stdout).into_owned();
+    assert!(said.contains("75 if the lock") && said.contains("--wait <TIME>"), "{said}");
+    tenure(&["--version"]).success();
+}

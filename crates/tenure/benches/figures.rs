@@ -1,0 +1,129 @@
+//! The figures: what Tenure costs, measured, each with its goal.
+//!
+//! `cargo xtask bench` runs this. Every figure is measured in a process of its own, several times;
+//! the median is reported, with the spread between the lowest and the highest.
+
+mod figures {
+    pub(crate) mod held;
+    pub(crate) mod memory;
+    pub(crate) mod report;
+}
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use clap::Parser;
+use figures::report::{Figure, Goal, Report};
+use figures::{held, memory};
+
+/// All figures, in the order in which they are measured.
+const FIGURES: &[Figure] = &[
+    Figure {
+        name: "memory_pair",
+        unit: "µs",
+        goal: Goal::AtMost(3.0),
+        measure: memory::pair,
+        what: "uncontended acquire and release by one task",
+    },
+    Figure {
+        name: "memory_contended",
+        unit: "sections/s",
+        goal: Goal::AtLeast(500_000.0),
+        measure: memory::contended,
+        what: "64 tasks on one name",
+    },
+    Figure {
+        name: "held_100k_cpu",
+        unit: "% of a core",
+        goal: Goal::AtMost(5.0),
+        measure: held::cpu,
+        what: "100,000 held locks with the watchdog on",
+    },
+    Figure {
+        name: "held_100k_bytes",
+        unit: "bytes",
+        goal: Goal::AtMost(400.0),
+        measure: held::bytes,
+        what: "client memory per held lock, store included",
+    },
+];
+
+/// Measures Tenure.
+#[derive(Parser)]
+struct Arguments {
+    /// Only these figures
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Also write the figures to FILE as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Say which figures there are
+    #[arg(long)]
+    list: bool,
+    /// Print the measurements of one figure, in this process
+    #[arg(long, hide = true)]
+    measure: Option<String>,
+    /// Given by cargo
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Some(name) = &arguments.measure {
+        let figure = FIGURES.iter().find(|figure| figure.name == name);
+        for value in (figure.expect("the parent names a figure").measure)() {
+            println!("{value}");
+        }
+        return ExitCode::SUCCESS;
+    }
+    if arguments.list {
+        FIGURES.iter().for_each(|figure| println!("{:18} {}", figure.name, figure.what));
+        return ExitCode::SUCCESS;
+    }
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            eprintln!("{sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), String> {
+    let unknown = arguments.only.iter().find(|name| FIGURES.iter().all(|it| it.name != **name));
+    if let Some(name) = unknown {
+        return Err(format!("there is no figure `{name}`; --list tells which there are"));
+    }
+    let is_wanted = |figure: &&Figure| {
+        arguments.only.is_empty() || arguments.only.iter().any(|name| name == figure.name)
+    };
+    let mut reports = Vec::new();
+    for figure in FIGURES.iter().filter(is_wanted) {
+        let report = Report::new(figure, measure_apart(figure)?);
+        println!("{report}");
+        reports.push(report.json());
+    }
+    match &arguments.json {
+        Some(path) => write_json(path, reports),
+        None => Ok(()),
+    }
+}
+
+/// Measures in a new process, so that no figure depends on what ran before it.
+fn measure_apart(figure: &Figure) -> Result<Vec<f64>, String> {
+    let failed = |why: String| format!("{} could not be measured: {why}", figure.name);
+    let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+    let output = Command::new(program).args(["--measure", figure.name]).output();
+    let output = output.map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    let lines = String::from_utf8_lossy(&output.stdout);
+    lines.lines().map(|line| line.parse().map_err(|_| failed(line.to_owned()))).collect()
+}
+
+fn write_json(path: &PathBuf, reports: Vec<serde_json::Value>) -> Result<(), String> {
+    let text = format!("{:#}\n", serde_json::Value::Array(reports));
+    std::fs::write(path, text).map_err(|error| format!("could not write {path:?}: {error}"))
+}

@@ -1,0 +1,83 @@
+//! How a figure is told.
+
+use std::fmt;
+
+/// One figure.
+pub(crate) struct Figure {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) goal: Goal,
+    /// Several measurements of the same.
+    pub(crate) measure: fn() -> Vec<f64>,
+    pub(crate) what: &'static str,
+}
+
+/// What the figure should be.
+#[derive(Clone, Copy)]
+pub(crate) enum Goal {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Goal {
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(most) => value <= most,
+            Self::AtLeast(least) => value >= least,
+        }
+    }
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtMost(most) => write!(f, "<= {most}"),
+            Self::AtLeast(least) => write!(f, ">= {least}"),
+        }
+    }
+}
+
+/// A figure that was measured.
+pub(crate) struct Report<'a> {
+    figure: &'a Figure,
+    value: f64,
+    /// The lowest to the highest, as a part of the median.
+    spread: f64,
+}
+
+impl<'a> Report<'a> {
+    pub(crate) fn new(figure: &'a Figure, mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let median = values.get(values.len() / 2).copied().unwrap_or(f64::NAN);
+        let spread = match (values.first(), values.last()) {
+            (Some(low), Some(high)) => (high - low) / median,
+            _ => f64::NAN,
+        };
+        Self { figure, value: median, spread }
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "name": self.figure.name,
+            "value": self.value,
+            "unit": self.figure.unit,
+            "goal": self.figure.goal.to_string(),
+            "holds": self.figure.goal.holds(self.value),
+            "spread": self.spread,
+        })
+    }
+}
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Figure { name, unit, goal, .. } = self.figure;
+        let verdict = if goal.holds(self.value) { "holds" } else { "short" };
+        let value = self.value;
+        let digits = if value < 100.0 { 3 } else { 0 };
+        let spread = self.spread * 100.0;
+        write!(
+            f,
+            "{name:18} {value:>12.digits$} {unit:12} goal {goal:10} {verdict}  ±{spread:.0} %"
+        )
+    }
+}
