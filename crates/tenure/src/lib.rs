@@ -55,3 +55,8 @@ pub use handle::Handle;
 pub use info::{About, ForceRecord, HolderInfo, LockInfo, WaiterInfo};
 pub use lock::Lock;
 pub use owner::{Entry, Owner};
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

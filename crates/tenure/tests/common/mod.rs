@@ -14,6 +14,7 @@ use tenure::engine::{
     Renewed, Wakeup,
 };
 use tenure::{LockInfo, LockName, Tenure, Trouble};
+use tokio::sync::watch;
 
 /// What happens to an operation on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +38,21 @@ pub(crate) enum Kind {
     Cancel,
 }
 
+/// Where an operation is held up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// On its way to the store.
+    Request,
+    /// On its way back.
+    Reply,
+}
+
 /// What goes wrong, changed by the test as it runs.
 #[derive(Default)]
 pub(crate) struct Weather {
+    held_up: watch::Sender<Option<(Kind, Stage)>>,
+    /// How many operations are held up now.
+    pub(crate) waiting: AtomicUsize,
     next: Mutex<VecDeque<(Kind, Fault)>>,
     always: Mutex<Vec<(Kind, Fault)>>,
     /// Wake-ups do not arrive.
@@ -71,8 +84,22 @@ impl Weather {
         }
     }
 
+    /// Operations of this kind are held up, until the way is clear.
+    pub(crate) fn hold_up(&self, kind: Kind, stage: Stage) {
+        self.held_up.send_replace(Some((kind, stage)));
+    }
+
+    async fn travel(&self, kind: Kind, stage: Stage) {
+        let mut held_up = self.held_up.subscribe();
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let is_clear = |held_up: &Option<(Kind, Stage)>| *held_up != Some((kind, stage));
+        let _ = held_up.wait_for(is_clear).await;
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
     /// All is well again.
     pub(crate) fn clear(&self) {
+        self.held_up.send_replace(None);
         self.next.lock().unwrap().clear();
         self.always.lock().unwrap().clear();
         self.is_deaf.store(false, Ordering::SeqCst);
@@ -145,6 +172,7 @@ impl Faulty {
             // Half of the polls before it is done, half after, as on a network.
             let polls = weather.polls.load(Ordering::SeqCst);
             Yield(polls / 2).await;
+            weather.travel(kind, Stage::Request).await;
             let result = match weather.fault(kind) {
                 Fault::None => operation(&engine).await,
                 Fault::Refused => Err(Trouble::refused("connection refused")),
@@ -154,6 +182,7 @@ impl Faulty {
                     Err(Trouble::unknown("no reply"))
                 }
             };
+            weather.travel(kind, Stage::Reply).await;
             Yield(polls - polls / 2).await;
             result
         })
