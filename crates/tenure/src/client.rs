@@ -191,10 +191,11 @@ impl Tenure {
         inspected.map_err(|trouble| failed(&name, "inspect", trouble))
     }
 
-    /// Takes a lock away from `expected`, or from whoever holds it, and leaves a record.
+    /// Takes a lock away from `expected`, or from whoever holds it, and leaves a record with a
+    /// reason of at most 1024 bytes.
     ///
     /// # Errors
-    /// Trouble with the store.
+    /// A reason that is too long, or trouble with the store.
     pub async fn force_release(
         &self,
         name: LockName,
@@ -202,7 +203,8 @@ impl Tenure {
         reason: &str,
     ) -> Result<ForceOutcome, Error> {
         let by = self.client.about.clone();
-        let request = ForceRequest { name: name.clone(), expected, reason: reason.into(), by };
+        let reason = About::checked_note("a reason", reason)?;
+        let request = ForceRequest { name: name.clone(), expected, reason, by };
         let forced = self.client.driver.engine.force_release(request).await;
         forced.map_err(|trouble| failed(&name, "force the release of", trouble))
     }

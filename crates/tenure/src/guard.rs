@@ -11,7 +11,7 @@ use crate::clock;
 use crate::core::fence::Fence;
 use crate::core::name::LockName;
 use crate::driver::{Held, Released};
-use crate::error::{Error, Lost};
+use crate::error::{Error, Invalid, Lost};
 use crate::handle::Handle;
 use crate::owner::Owner;
 
@@ -179,9 +179,15 @@ impl Guard {
     /// whoever has the handle.
     ///
     /// # Errors
-    /// [`Lost`], if there is nothing to detach any more.
-    pub fn detach(self) -> Result<Handle, Lost> {
+    /// [`Error::Lost`], if there is nothing to detach any more. [`Error::Invalid`], if this process
+    /// counts further entries into the same hold: they end with their own guards.
+    pub fn detach(mut self) -> Result<Handle, Error> {
         self.ensure_held()?;
+        if self.role == Role::Counted && !self.held.driver().leave_locally(&self.held) {
+            self.role = Role::Disarmed;
+            let sentence = "a lock that was entered again, counted locally, cannot be detached";
+            return Err(Invalid::new(sentence).into());
+        }
         let held = &self.held;
         let handle = Handle::new(held.name.clone(), held.entry, held.fence, held.lease());
         let held = self.into_held();

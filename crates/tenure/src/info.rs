@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use crate::core::fence::Fence;
 use crate::core::name::LockName;
 use crate::core::shape::Kind;
+use crate::error::Invalid;
 use crate::owner::Owner;
 
 /// Who a holder or waiter is, for people to read. It proves nothing: [`Owner`] does.
@@ -37,6 +38,19 @@ impl About {
             program: program.map_or("unknown".into(), |name| name.to_string_lossy().into()),
             note: None,
         }
+    }
+}
+
+impl About {
+    /// Text for others to read, if it is not too long.
+    pub(crate) fn checked_note(what: &str, text: &str) -> Result<Arc<str>, Invalid> {
+        if text.len() <= Self::MAX_NOTE_BYTES {
+            return Ok(text.into());
+        }
+        let (most, length) = (Self::MAX_NOTE_BYTES, text.len());
+        Err(Invalid::new(format!(
+            "{what} may have at most {most} bytes, and this one has {length}"
+        )))
     }
 }
 

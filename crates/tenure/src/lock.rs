@@ -77,14 +77,8 @@ impl Lock {
     pub fn note(self, note: impl Into<String>) -> Self {
         let note = note.into();
         self.change(|spec| {
-            if note.len() > About::MAX_NOTE_BYTES {
-                return Err(Invalid::new(format!(
-                    "a note may have at most {} bytes, and this one has {}",
-                    About::MAX_NOTE_BYTES,
-                    note.len()
-                )));
-            }
-            let about = About { note: Some(note.into()), ..(*spec.about).clone() };
+            let note = About::checked_note("a note", &note)?;
+            let about = About { note: Some(note), ..(*spec.about).clone() };
             spec.about = Arc::new(about);
             Ok(())
         })

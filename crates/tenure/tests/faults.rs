@@ -13,26 +13,31 @@ use std::time::Duration;
 use common::{Fault, Kind, Stage, Weather, ms, pair, pass};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tenure::engine::MemoryEngine;
-use tenure::{Error, Fallback, Released, Tenure, WhyLost};
+use tenure::{Error, Fallback, LockInfo, Released, Tenure, WhyLost};
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// Waits until a lock is free and nobody wants it, as the store sees it.
-async fn until_free(tenure: &Tenure, name: &str) {
-    loop {
-        let info = tenure.lock(name).inspect().await.unwrap();
-        if info.is_free() && info.waiting == 0 {
-            return;
+/// Waits until the store shows what is expected; long enough, and not for ever.
+async fn until(tenure: &Tenure, name: &str, is_so: impl Fn(&LockInfo) -> bool) {
+    let lock = tenure.lock(name);
+    let seen = tokio::time::timeout(LONG, async {
+        while !is_so(&lock.inspect().await.unwrap()) {
+            pass(ms(1)).await;
         }
-        pass(ms(1)).await;
+    });
+    if seen.await.is_err() {
+        panic!("it stays so: {:?}", lock.inspect().await);
     }
+}
+
+/// Waits until a lock is free and nobody wants it.
+async fn until_free(tenure: &Tenure, name: &str) {
+    until(tenure, name, |info| info.is_free() && info.waiting == 0).await;
 }
 
 /// Waits until so many stand in the queue.
 async fn until_waiting(tenure: &Tenure, name: &str, count: usize) {
-    while tenure.lock(name).inspect().await.unwrap().waiting != count {
-        pass(ms(1)).await;
-    }
+    until(tenure, name, |info| info.waiting == count).await;
 }
 
 /// R31: the same entry is asked for again, and gets the same grant, once.

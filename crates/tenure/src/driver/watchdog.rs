@@ -118,6 +118,10 @@ impl Driver {
 
     fn apply(&self, held: &Arc<Held>, sent: Moment, outcome: Renewed) {
         match outcome {
+            // Whoever asked in the meantime was told that it is lost, and lost is final.
+            Renewed::Extended if held.lost(clock::now()).is_some() => {
+                self.lose(held, WhyLost::LeaseEnded);
+            }
             Renewed::Extended => {
                 held.extend(lease::deadline(sent, held.lease.duration()));
                 if held.renewing() == Renewing::Once {

@@ -25,7 +25,7 @@ pub(crate) async fn the_watchdog_keeps_the_lock(store: &impl Fixture) {
     assert!(is_free(&b, "x").await);
 }
 
-/// R5: a guard that is forgotten, as by a crash, is not renewed for ever by a live driver.
+/// R5: nothing renews a lock that was released, least of all for the one who has it now.
 pub(crate) async fn the_watchdog_ends_with_the_guard(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
     let guard = a.lock("x").lease(ms(150)).acquire().await.unwrap();
