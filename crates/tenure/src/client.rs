@@ -63,7 +63,9 @@ pub enum Fallback {
 impl Tenure {
     /// Connects to the store at `url`.
     ///
-    /// `memory:` is a new store inside this process: for tests, and where one process is all.
+    /// - `redis://[user:password@]host[:port][/database]`, `valkey://…`, `unix:///path/to/socket`:
+    ///   a Redis or Valkey server.
+    /// - `memory:` is a new store inside this process: for tests, and where one process is all.
     ///
     /// # Errors
     /// When the URL is not understood, or the store cannot be reached.
@@ -299,13 +301,13 @@ impl Builder {
     /// # Errors
     /// When the URL is not understood, the store cannot be reached, or a default is out of range.
     pub async fn connect(self, url: &str) -> Result<Tenure, Error> {
-        match url {
-            "memory:" => self.engine(MemoryEngine::new()),
-            // Not the whole URL: it may hold a password.
-            _ => Err(Error::Invalid(Invalid::new(
-                "this store is not known: the URL must be `memory:`",
-            ))),
+        if url == "memory:" {
+            return self.engine(MemoryEngine::new());
         }
+        #[cfg(feature = "redis")]
+        return self.engine(crate::engine::RedisEngine::connect(url).await?);
+        #[cfg(not(feature = "redis"))]
+        Err(Error::Invalid(Invalid::new("without the feature `redis`, the URL must be `memory:`")))
     }
 
     /// A client of this engine.

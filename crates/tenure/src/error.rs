@@ -97,6 +97,14 @@ pub enum Error {
         trouble: Trouble,
     },
 
+    /// The store could not be reached, or refused the login, when the client was made.
+    #[error("could not connect: {trouble}")]
+    Connect {
+        /// What the store or the network said.
+        #[source]
+        trouble: Trouble,
+    },
+
     /// The locks could not be listed.
     #[error("could not list locks: {trouble}")]
     List {

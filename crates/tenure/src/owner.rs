@@ -144,13 +144,14 @@ impl Entry {
 
     /// A new entry of an owner that may have others, here or in another process.
     pub(crate) fn again(owner: Owner) -> Self {
-        // The low half of a new owner: 16 random bits above the counter. Two processes that
-        // enter under one owner meet with a chance of 1 in 65,536 only if their counters are
-        // also equal; hashing the random half in makes that 1 in 2^64.
-        let fresh = Owner::new();
-        let number = fresh.low ^ fresh.high.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Self { owner, number: number.max(1) }
+        Self { owner, number: unique_number().max(1) }
     }
+}
+
+/// A number that nobody else has: the process's random bits mixed into a count.
+pub(crate) fn unique_number() -> u64 {
+    let fresh = Owner::new();
+    fresh.low ^ fresh.high.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 #[cfg(test)]

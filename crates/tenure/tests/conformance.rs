@@ -21,3 +21,5 @@ mod conformance {
 }
 
 conformance_suite!(memory, crate::conformance::fixture::Memory);
+#[cfg(feature = "redis")]
+conformance_suite!(redis, crate::conformance::fixture::Redis);

@@ -118,7 +118,8 @@ impl LockState {
         self.settle(&request.name, scene);
     }
 
-    /// Takes the lock away from its holders, or from the one expected, and tells them.
+    /// Takes the lock away from its holders, or from the one expected, tells them, and raises the
+    /// fence.
     pub(crate) fn force(
         &mut self,
         name: &crate::LockName,
@@ -134,6 +135,10 @@ impl LockState {
                 let lost = Wakeup::Lost { name: name.clone(), owner };
                 scene.effects.push((holder.route, lost));
             }
+        }
+        if !taken.is_empty() {
+            // So that even a holder who was told nothing is overtaken at once.
+            scene.fences.reserve(1, scene.now.wall);
         }
         self.settle(name, scene);
         taken

@@ -19,6 +19,8 @@ use crate::engine::{
 use crate::info::{ForceRecord, HolderInfo, LockInfo, WaiterInfo};
 
 #[cfg(test)]
+pub(crate) mod operation;
+#[cfg(test)]
 mod tests;
 
 /// Which client a wake-up goes to.
@@ -81,7 +83,7 @@ impl Table {
         self.on_lock(&request.name, now, effects, |lock, scene| lock.cancel(request, scene));
     }
 
-    /// Takes a lock away, raises its fence, and remembers who did so and why.
+    /// Takes a lock away, and remembers who did so and why.
     pub(crate) fn force_release(
         &mut self,
         request: &ForceRequest,
@@ -95,7 +97,6 @@ impl Table {
         if owners.is_empty() {
             return ForceOutcome::NotHeld;
         }
-        self.fences.reserve(1, now.wall);
         self.forced.truncate(FORCED_KEPT - 1);
         self.forced.push_front(ForceRecord {
             name: name.clone(),
@@ -110,9 +111,9 @@ impl Table {
     pub(crate) fn inspect(&mut self, name: &LockName, now: Now, effects: &mut Effects) -> LockInfo {
         let seen = self.on_lock(name, now, effects, |lock, scene| {
             lock.settle(name, scene);
-            describe(name, lock, now.clock, LockInfo::WAITERS_SHOWN)
+            (!lock.is_idle()).then(|| describe(name, lock, now.clock, LockInfo::WAITERS_SHOWN))
         });
-        let mut info = seen.unwrap_or_else(|| LockInfo::free(name.clone()));
+        let mut info = seen.flatten().unwrap_or_else(|| LockInfo::free(name.clone()));
         info.forced = self.forced.iter().find(|record| record.name == *name).cloned();
         info
     }

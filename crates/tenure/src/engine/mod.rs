@@ -36,8 +36,12 @@ use std::time::Duration;
 
 mod answer;
 pub(crate) mod memory;
+#[cfg(feature = "redis")]
+mod redis;
 mod request;
 
+#[cfg(feature = "redis")]
+pub use self::redis::RedisEngine;
 pub use answer::Answer;
 pub use memory::MemoryEngine;
 pub use request::{

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use tenure::blocking::block_on;
 use tenure::engine::{
     AcquireRequest, Acquired, CancelRequest, Engine, Grant, ListRequest, Listener, MemoryEngine,
     Queueing, ReleaseOutcome, ReleaseRequest, Renewal, Renewed, Standing, Wakeup,
@@ -18,6 +19,9 @@ pub(crate) trait Fixture: Send + Sync {
 
     /// A new client with the driver.
     fn tenure(&self) -> Tenure;
+
+    /// Waits until the store knows that so many clients are left.
+    async fn until_clients(&self, _count: usize) {}
 
     /// A client to which single operations are told.
     fn client(&self) -> Client {
@@ -38,6 +42,44 @@ impl Fixture for Memory {
 
     fn tenure(&self) -> Tenure {
         Tenure::builder().engine(self.0.another()).unwrap()
+    }
+}
+
+/// A Redis server of the case's own.
+#[cfg(feature = "redis")]
+pub(crate) struct Redis(tenure_testkit::Server);
+
+#[cfg(feature = "redis")]
+impl Redis {
+    fn connect(&self) -> tenure::engine::RedisEngine {
+        block_on(tenure::engine::RedisEngine::connect(&self.0.url())).unwrap()
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Fixture for Redis {
+    fn start() -> Self {
+        Self(tenure_testkit::Server::start())
+    }
+
+    fn engine(&self) -> Box<dyn Engine> {
+        Box::new(self.connect())
+    }
+
+    fn tenure(&self) -> Tenure {
+        Tenure::builder().engine(self.connect()).unwrap()
+    }
+
+    async fn until_clients(&self, count: usize) {
+        use tenure_testkit::resp::Reply;
+        let mut connection = self.0.connect().unwrap();
+        loop {
+            let reply = connection.command(&["PUBSUB", "CHANNELS", "tenure:wake:*"]).unwrap();
+            match reply {
+                Reply::Array(Some(channels)) if channels.len() == count => return,
+                _ => pass(ms(1)).await,
+            }
+        }
     }
 }
 

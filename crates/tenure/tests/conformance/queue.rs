@@ -102,6 +102,7 @@ pub(crate) async fn a_client_that_is_gone_is_passed_over(store: &impl Fixture) {
     let live = someone();
     client.queue("x", live).await;
     drop(gone);
+    store.until_clients(1).await;
     client.release("x", holder).await;
     assert_eq!(client.hear_grant().await.0, live);
 }

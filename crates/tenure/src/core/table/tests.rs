@@ -4,14 +4,13 @@
 
 mod checker;
 mod mutants;
-mod operation;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
+use super::operation::{Operation, operations};
 use super::*;
 use checker::Checker;
-use operation::{Operation, operations};
 
 /// What the checker drives: the table, or a wrong one.
 pub(super) trait Subject: Default {

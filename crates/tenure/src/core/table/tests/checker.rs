@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::operation::{Lock, Operation, millis};
+use super::super::operation::{Lock, Operation, millis};
 use super::*;
 use crate::core::fence::Fence;
 use crate::core::lease::Lease;

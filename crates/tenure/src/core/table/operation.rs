@@ -8,7 +8,7 @@ use crate::core::shape::{Kind, Shape};
 
 /// One step of a sequence. Owners and locks are numbers, so that a failure is short to read.
 #[derive(Clone, Debug)]
-pub(super) enum Operation {
+pub(crate) enum Operation {
     Acquire {
         lock: Lock,
         owner: u8,
@@ -47,22 +47,22 @@ pub(super) enum Operation {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Queue {
-    pub(super) heartbeat: u16,
-    pub(super) claim: u16,
-    pub(super) fences: u32,
+pub(crate) struct Queue {
+    pub(crate) heartbeat: u16,
+    pub(crate) claim: u16,
+    pub(crate) fences: u32,
 }
 
 /// One lock of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Lock {
+pub(crate) enum Lock {
     Mutex,
     Semaphore,
     ReadWrite,
 }
 
 impl Lock {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Mutex => "mutex",
             Self::Semaphore => "semaphore",
@@ -71,7 +71,7 @@ impl Lock {
     }
 
     /// The permits asked for, made to fit this lock.
-    pub(super) fn shape(self, permits: u32) -> Shape {
+    pub(crate) fn shape(self, permits: u32) -> Shape {
         let (kind, limit, permits) = match self {
             Self::Mutex => (Kind::Mutex, 1, 1),
             Self::Semaphore => (Kind::Semaphore, 3, permits.clamp(1, 3)),
@@ -81,11 +81,41 @@ impl Lock {
     }
 }
 
-pub(super) fn millis(millis: u16) -> Duration {
+impl Operation {
+    /// The lock it is on; a pause is on none in particular.
+    pub(crate) fn lock(&self) -> Lock {
+        match self {
+            Self::Acquire { lock, .. }
+            | Self::Renew { lock, .. }
+            | Self::Release { lock, .. }
+            | Self::Cancel { lock, .. }
+            | Self::Force { lock, .. }
+            | Self::Inspect { lock } => *lock,
+            Self::Pass { .. } => Lock::Mutex,
+        }
+    }
+
+    /// The same on another lock.
+    pub(crate) fn on(&self, other: Lock) -> Self {
+        let mut operation = self.clone();
+        match &mut operation {
+            Self::Acquire { lock, .. }
+            | Self::Renew { lock, .. }
+            | Self::Release { lock, .. }
+            | Self::Cancel { lock, .. }
+            | Self::Force { lock, .. }
+            | Self::Inspect { lock } => *lock = other,
+            Self::Pass { .. } => {}
+        }
+        operation
+    }
+}
+
+pub(crate) fn millis(millis: u16) -> Duration {
     Duration::from_millis(millis.into())
 }
 
-pub(super) fn operations() -> impl Strategy<Value = Vec<Operation>> {
+pub(crate) fn operations() -> impl Strategy<Value = Vec<Operation>> {
     prop::collection::vec(operation(), 1..80)
 }
 

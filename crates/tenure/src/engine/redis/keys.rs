@@ -1,0 +1,94 @@
+//! Names and texts as the server sees them.
+//!
+//! A lock's key is `tenure:{name}`, its other keys the same with a suffix: the braces put all of
+//! them in one slot. So that no name can break out of them, or out of a message, braces,
+//! controls, spaces and the percent sign are percent-encoded.
+
+use crate::core::name::LockName;
+
+/// What every lock's key starts with.
+const START: &str = "tenure:{";
+
+/// The channel on which a client hears of its grants, with its id behind it.
+pub(super) const CHANNEL: &str = "tenure:wake:";
+
+/// The key of a lock.
+pub(super) fn lock(name: &LockName) -> String {
+    format!("{START}{}}}", encode(name.as_str()))
+}
+
+/// The name of the lock with this key; none for other keys.
+pub(super) fn name(key: &str) -> Option<LockName> {
+    let encoded = key.strip_prefix(START)?.strip_suffix('}')?;
+    LockName::new(decode(encoded)?).ok()
+}
+
+/// The key under which a client says who it is.
+pub(super) fn client(id: &str) -> String {
+    format!("tenure:client:{id}")
+}
+
+/// A pattern for the keys of locks whose names start with `prefix`.
+pub(super) fn pattern(prefix: &str) -> String {
+    let mut pattern = START.to_owned();
+    for c in encode(prefix).chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern + "*}"
+}
+
+/// A text without spaces, controls or braces.
+pub(super) fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_ascii_control() || matches!(c, ' ' | '%' | '{' | '}') {
+            encoded.push_str(&format!("%{:02x}", c as u32));
+        } else {
+            encoded.push(c);
+        }
+    }
+    encoded
+}
+
+/// The text that was encoded.
+pub(super) fn decode(encoded: &str) -> Option<String> {
+    let mut parts = encoded.split('%');
+    let mut text = parts.next()?.to_owned();
+    for part in parts {
+        let byte = u8::from_str_radix(part.get(..2)?, 16).ok()?;
+        text.push(char::from(byte));
+        text.push_str(part.get(2..)?);
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_name_survives_its_key(name in "[^\0]{1,60}") {
+            let name = LockName::new(name).unwrap();
+            let key = lock(&name);
+            prop_assert_eq!(super::name(&key), Some(name));
+            prop_assert_eq!(key.matches(['{', '}', ' ', '\n']).count(), 2, "one slot: {}", key);
+        }
+
+        #[test]
+        fn no_key_makes_the_parser_panic(key: String) {
+            let _ = name(&key);
+            let _ = name(&format!("{START}{key}}}"));
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_no_pattern() {
+        assert_eq!(pattern("a*[x"), r"tenure:{a\*\[x*}");
+    }
+}

@@ -1,0 +1,114 @@
+-- Take locks, or join their queues. Upholds I1, I4, I5, I10.
+-- KEYS[i] lock
+-- ARGV[1] nonce     ARGV[2] client     ARGV[3] channel prefix     ARGV[4] fence retention, ms
+-- and for each lock: owner, lease in ms, and what else is wanted: "-" for the one permit of a
+-- mutex, entered once, without a note and without waiting; otherwise
+-- "number kind-and-limit permits heartbeat claim fences note", heartbeat 0 for not waiting.
+-- Returns the nonce, and for each lock one of
+-- {1, fence, fences, lease µs, now}   granted       {2, ahead, µs until free, now}   queued
+-- {3}   busy          {4, kind and limit}   in use as another kind
+-- {5, permits held}   the owner holds fewer         an error   somebody else's key is in its place
+local client, CHANNEL, RETENTION = ARGV[2], ARGV[3], tonumber(ARGV[4])
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local results = { ARGV[1] }
+local rest = {}
+for i, key in ipairs(KEYS) do
+  local owner, lease, wish = ARGV[i * 3 + 2], ARGV[i * 3 + 3], ARGV[i * 3 + 4]
+  -- The plain case: nobody holds it, nobody waits, one entry.
+  local plainly = wish == '-' or string.sub(wish, 1, 5) == '0 m1 ' and string.sub(wish, -1) == ' '
+  local v = plainly and redis.pcall('HMGET', key, 'f', 'o', 'w', 'k')
+  if v and not v.err and not v[2] and not v[3] and not v[4] then
+    local fence = tonumber(v[1]) or 0
+    fence = fence < now and now or fence + 1
+    redis.call('HSET', key, 'f', fence, 'o', owner, 'u', now + lease * 1000, 'c', client)
+    redis.call('PEXPIRE', key, lease + RETENTION)
+    results[i + 1] = { 1, fence, 1, lease * 1000, now }
+  else
+    rest[#rest + 1] = i
+  end
+end
+if #rest == 0 then
+  return results
+end
+
+--@ lock.lua
+
+local function standing(lock, entry)
+  local ahead = redis.call('ZRANK', lock.key .. ':q', entry)
+  local ends = first_end(lock)
+  return { 2, math.min(ahead, 8), ends and math.max(ends - now, 0) or 0, now }
+end
+
+local function enter_again(lock, holder, owner, number, permits, lease)
+  if permits > holder.permits then
+    return { 5, holder.permits }
+  end
+  local waiter = waiter_of(lock, owner .. ':' .. number)
+  if waiter then
+    dequeue(lock, waiter)
+  end
+  holder.entries = with(holder.entries, number)
+  holder.ends = math.max(holder.ends, now + lease * 1000)
+  save(lock, holder)
+  lock.lease = lease
+  return { 1, holder.fence, holder.fences, lease * 1000, now }
+end
+
+local function grant(lock, owner, number, permits, lease, note)
+  local fence = next_fence(lock, 1)
+  save(lock, {
+    owner = owner, ends = now + lease * 1000, client = client, entries = number,
+    permits = permits, fence = fence, fences = 1, note = note,
+  })
+  lock.lease = lease
+  return { 1, fence, 1, lease * 1000, now }
+end
+
+local function acquire(lock, owner, lease, wish)
+  local number, kind, permits, heartbeat, claim, fences, note =
+    string.match(wish, '^(%x+) (%a%d+) (%d+) (%d+) (%d+) (%d+) (%S*)$')
+  permits, heartbeat = tonumber(permits), tonumber(heartbeat)
+  settle(lock)
+  if not lock.holder and lock.used == 0 and lock.waiting == 0 then
+    lock.kind, lock.limit = kind, tonumber(string.sub(kind, 2))
+  elseif lock.kind ~= kind then
+    return { 4, lock.kind }
+  end
+  local holder = find(lock, owner)
+  if holder and holder.entries ~= '' then
+    return enter_again(lock, holder, owner, number, permits, lease)
+  end
+  local entry = owner .. ':' .. number
+  local waiter = waiter_of(lock, entry)
+  if waiter then
+    waiter.alive = math.max(waiter.alive, now + heartbeat * 1000)
+    write_waiter(lock, waiter)
+    lock.changed = true
+    return standing(lock, entry)
+  end
+  if lock.waiting == 0 and fits(lock, owner, permits) then
+    return grant(lock, owner, number, permits, lease, note)
+  end
+  if heartbeat == 0 then
+    return { 3 }
+  end
+  enqueue(lock, {
+    entry = entry, owner = owner, number = number, alive = now + heartbeat * 1000,
+    permits = permits, lease = lease, claim = tonumber(claim), fences = tonumber(fences),
+    since = plain(now), client = client, note = note,
+  })
+  return standing(lock, entry)
+end
+
+for _, i in ipairs(rest) do
+  local lock, wrong = open(KEYS[i])
+  if lock then
+    local wish = ARGV[i * 3 + 4]
+    wish = wish == '-' and '0 m1 1 0 0 1 ' or wish
+    wrong = acquire(lock, ARGV[i * 3 + 2], tonumber(ARGV[i * 3 + 3]), wish)
+    close(lock)
+  end
+  results[i + 1] = wrong
+end
+return results

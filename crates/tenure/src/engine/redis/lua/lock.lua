@@ -1,0 +1,350 @@
+-- What a lock is, in its keys: included by every operation, after its plain case.
+--
+-- All keys of a lock are made from the one that arrives through KEYS, and share its hash tag.
+-- Times are microseconds of the server's clock; texts of others are percent-encoded.
+--
+-- lock    hash  f last fence       k kind and limit (absent: a mutex)
+--               w how many wait    t last ticket    p permits taken (limit above 1)
+--               and for limit 1 the holder itself:
+--               o owner   u when its lease ends   c client   m note
+--               n numbers of its entries (absent: only 0; empty: released, but lingering)
+--               x fences that belong to it beyond its first
+-- lock:h  hash  owner -> its holder, for limits above 1     lock:d  zset  owner by end of lease
+-- lock:q  zset  entry by ticket                             lock:w  hash  entry -> its waiter,
+--                                                             and @owner -> numbers that wait
+-- lock:x  string  the record of the last forced release
+
+-- Longer than any lease or heartbeat: what crashed clients leave behind ends by itself.
+local LONG = 25 * 3600 * 1000
+-- One call purges at most this many dead waiters, so that it never takes long.
+local PURGED_AT_MOST = 64
+
+local function plain(number)
+  return string.format('%.0f', number)
+end
+
+-- The lock as it is, or the server's error if somebody else's key is in its place.
+local function open(key)
+  local v = redis.pcall('HMGET', key, 'f', 'o', 'u', 'c', 'n', 'x', 'm', 'k', 'p', 'w', 't')
+  if v.err then
+    return nil, v
+  end
+  local kind = v[8] or 'm1'
+  local lock = {
+    key = key, kind = kind, limit = tonumber(string.sub(kind, 2)), fence = tonumber(v[1]) or 0,
+    used = tonumber(v[9]) or 0, waiting = tonumber(v[10]) or 0, ticket = tonumber(v[11]) or 0,
+    lease = 0,
+  }
+  if v[2] then
+    local extra = tonumber(v[6]) or 0
+    lock.holder = {
+      owner = v[2], ends = tonumber(v[3]), client = v[4], entries = v[5] or '0', permits = 1,
+      fence = lock.fence - extra, fences = extra + 1, note = v[7] or '',
+    }
+  end
+  -- Before the first write: an error midway would not be undone.
+  for suffix, right in pairs({ q = 'zset', w = 'hash', h = 'hash', d = 'zset', x = 'string' }) do
+    local found = redis.call('TYPE', key .. ':' .. suffix).ok
+    if found ~= 'none' and found ~= right then
+      return nil, { err = 'WRONGTYPE ' .. key .. ':' .. suffix .. ' holds a ' .. found }
+    end
+  end
+  return lock
+end
+
+-- Writes back what changed besides holders and waiters, and how long the key is to be kept.
+local function close(lock)
+  if not lock.changed then
+    return
+  end
+  local held = lock.holder or lock.used > 0
+  if not held and lock.waiting == 0 then
+    redis.call('HDEL', lock.key, 'k', 'p', 'w', 't')
+    if lock.fence > 0 then
+      redis.call('HSET', lock.key, 'f', lock.fence)
+      redis.call('PEXPIRE', lock.key, RETENTION)
+    end
+    return
+  end
+  redis.call('HSET', lock.key, 'f', lock.fence)
+  if lock.kind ~= 'm1' then
+    redis.call('HSET', lock.key, 'k', lock.kind, 'p', lock.used)
+  end
+  if lock.waiting > 0 then
+    redis.call('HSET', lock.key, 'w', lock.waiting, 't', lock.ticket)
+  else
+    redis.call('HDEL', lock.key, 'w', 't')
+  end
+  if lock.waiting > 0 or lock.limit > 1 then
+    redis.call('PEXPIRE', lock.key, LONG)
+  elseif lock.lease > 0 then
+    redis.call('PEXPIRE', lock.key, lock.lease + RETENTION)
+  end
+end
+
+local function next_fence(lock, count)
+  lock.changed = true
+  local first = math.max(lock.fence + 1, now)
+  lock.fence = first + count - 1
+  return first
+end
+
+-- Holders ---------------------------------------------------------------------------------------
+
+local function unpack_holder(owner, text)
+  local ends, permits, fence, fences, client, entries, note =
+    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%S*)$')
+  if entries == '-' then
+    entries = ''
+  end
+  return {
+    owner = owner, ends = tonumber(ends), permits = tonumber(permits), fence = tonumber(fence),
+    fences = tonumber(fences), client = client, entries = entries, note = note,
+  }
+end
+
+local function find(lock, owner)
+  if lock.limit == 1 then
+    return lock.holder and lock.holder.owner == owner and lock.holder or nil
+  end
+  local text = redis.call('HGET', lock.key .. ':h', owner)
+  return text and unpack_holder(owner, text) or nil
+end
+
+local function set_or_delete(key, field, value, default)
+  if value == default then
+    redis.call('HDEL', key, field)
+  else
+    redis.call('HSET', key, field, value)
+  end
+end
+
+local function save(lock, holder)
+  lock.changed = true
+  if lock.limit == 1 then
+    local key = lock.key
+    redis.call('HSET', key, 'o', holder.owner, 'u', holder.ends, 'c', holder.client)
+    set_or_delete(key, 'n', holder.entries, '0')
+    set_or_delete(key, 'x', holder.fences - 1, 0)
+    set_or_delete(key, 'm', holder.note, '')
+    lock.holder = holder
+    return
+  end
+  local entries = holder.entries == '' and '-' or holder.entries
+  local text = table.concat({
+    plain(holder.ends), holder.permits, plain(holder.fence), holder.fences, holder.client, entries,
+    holder.note,
+  }, ' ')
+  if redis.call('HSET', lock.key .. ':h', holder.owner, text) == 1 then
+    lock.used = lock.used + holder.permits
+  end
+  redis.call('ZADD', lock.key .. ':d', holder.ends, holder.owner)
+  redis.call('PEXPIRE', lock.key .. ':h', LONG)
+  redis.call('PEXPIRE', lock.key .. ':d', LONG)
+end
+
+local function remove(lock, owner)
+  lock.changed = true
+  if lock.limit == 1 then
+    redis.call('HDEL', lock.key, 'o', 'u', 'c', 'n', 'x', 'm')
+    lock.holder = nil
+    return
+  end
+  local holder = find(lock, owner)
+  redis.call('HDEL', lock.key .. ':h', owner)
+  redis.call('ZREM', lock.key .. ':d', owner)
+  lock.used = lock.used - (holder and holder.permits or 0)
+end
+
+local function owners(lock)
+  if lock.limit == 1 then
+    return lock.holder and { lock.holder.owner } or {}
+  end
+  return redis.call('ZRANGE', lock.key .. ':d', 0, -1)
+end
+
+local function first_end(lock)
+  if lock.limit == 1 then
+    return lock.holder and lock.holder.ends
+  end
+  return tonumber(redis.call('ZRANGE', lock.key .. ':d', 0, 0, 'WITHSCORES')[2])
+end
+
+local function expire(lock)
+  if lock.limit == 1 then
+    if lock.holder and lock.holder.ends <= now then
+      remove(lock, lock.holder.owner)
+    end
+    return
+  end
+  for _, owner in ipairs(redis.call('ZRANGEBYSCORE', lock.key .. ':d', '-inf', now)) do
+    remove(lock, owner)
+  end
+end
+
+-- Whether so many permits are free (I1), and the owner has no former hold that lingers.
+local function fits(lock, owner, permits)
+  if lock.limit == 1 then
+    return not lock.holder
+  end
+  return lock.used + permits <= lock.limit and not find(lock, owner)
+end
+
+-- Lists of entry numbers, with commas between -----------------------------------------------------
+
+local function has(list, number)
+  return string.find(',' .. list .. ',', ',' .. number .. ',', 1, true) ~= nil
+end
+
+local function with(list, number)
+  if has(list, number) then
+    return list
+  end
+  return list == '' and number or list .. ',' .. number
+end
+
+local function without(list, number)
+  local rest = {}
+  for other in string.gmatch(list, '[^,]+') do
+    if other ~= number then
+      rest[#rest + 1] = other
+    end
+  end
+  return table.concat(rest, ','), #rest
+end
+
+-- The queue ---------------------------------------------------------------------------------------
+
+local function waiter_of(lock, entry)
+  local text = redis.call('HGET', lock.key .. ':w', entry)
+  if not text then
+    return nil
+  end
+  local alive, permits, lease, claim, fences, since, client, note =
+    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S*)$')
+  local owner, number = string.match(entry, '^(%x+):(%x+)$')
+  return {
+    entry = entry, owner = owner, number = number, alive = tonumber(alive),
+    permits = tonumber(permits), lease = tonumber(lease), claim = tonumber(claim),
+    fences = tonumber(fences), since = since, client = client, note = note,
+  }
+end
+
+local function write_waiter(lock, waiter)
+  local text = table.concat({
+    plain(waiter.alive), waiter.permits, waiter.lease, waiter.claim, waiter.fences, waiter.since,
+    waiter.client, waiter.note,
+  }, ' ')
+  redis.call('HSET', lock.key .. ':w', waiter.entry, text)
+end
+
+-- The entries of an owner that wait; only re-entrant owners have more than one.
+local function note_waiting(lock, waiter, list)
+  if list == '' then
+    redis.call('HDEL', lock.key .. ':w', '@' .. waiter.owner)
+  else
+    redis.call('HSET', lock.key .. ':w', '@' .. waiter.owner, list)
+  end
+end
+
+local function waiting_of(lock, owner)
+  return redis.call('HGET', lock.key .. ':w', '@' .. owner) or ''
+end
+
+local function enqueue(lock, waiter)
+  lock.changed = true
+  lock.waiting = lock.waiting + 1
+  lock.ticket = lock.ticket + 1
+  redis.call('ZADD', lock.key .. ':q', lock.ticket, waiter.entry)
+  write_waiter(lock, waiter)
+  if waiter.number ~= '0' then
+    note_waiting(lock, waiter, with(waiting_of(lock, waiter.owner), waiter.number))
+  end
+  redis.call('PEXPIRE', lock.key .. ':q', LONG)
+  redis.call('PEXPIRE', lock.key .. ':w', LONG)
+end
+
+local function dequeue(lock, waiter)
+  lock.changed = true
+  lock.waiting = lock.waiting - redis.call('ZREM', lock.key .. ':q', waiter.entry)
+  redis.call('HDEL', lock.key .. ':w', waiter.entry)
+  if waiter.number ~= '0' then
+    note_waiting(lock, waiter, (without(waiting_of(lock, waiter.owner), waiter.number)))
+  end
+end
+
+-- Tells a waiter of its grant; how many heard it. None: its client is gone.
+local function tell(lock, waiter, fence, fences, lease)
+  local words = { 'granted', waiter.entry, plain(fence), fences, lease, plain(now), lock.key }
+  return redis.call('PUBLISH', CHANNEL .. waiter.client, table.concat(words, ' '))
+end
+
+-- The other entries of an owner that just got the lock enter with it: left in the queue, they
+-- would wait for themselves.
+local function bring_along(lock, holder, lease)
+  for number in string.gmatch(waiting_of(lock, holder.owner), '[^,]+') do
+    local waiter = waiter_of(lock, holder.owner .. ':' .. number)
+    if waiter then
+      dequeue(lock, waiter)
+      holder.entries = with(holder.entries, number)
+      tell(lock, waiter, holder.fence, holder.fences, lease)
+    end
+  end
+end
+
+-- Writes a waiter in as the holder, and tells it alone. One whose client is gone is passed over.
+local function hand_over(lock, waiter)
+  dequeue(lock, waiter)
+  local lease = math.min(waiter.claim, waiter.lease)
+  local fence = next_fence(lock, waiter.fences)
+  if tell(lock, waiter, fence, waiter.fences, lease) == 0 then
+    return
+  end
+  local holder = {
+    owner = waiter.owner, ends = now + lease * 1000, client = waiter.client, fence = fence,
+    entries = waiter.number, permits = waiter.permits, fences = waiter.fences, note = waiter.note,
+  }
+  if waiter.number ~= '0' then
+    bring_along(lock, holder, lease)
+  end
+  save(lock, holder)
+  lock.lease = waiter.lease
+end
+
+-- Brings the lock to the present: ended leases go, and what is free goes to those who wait (I10).
+local function settle(lock)
+  expire(lock)
+  local purged = 0
+  while lock.waiting > 0 and purged < PURGED_AT_MOST do
+    local waiter = waiter_of(lock, redis.call('ZRANGE', lock.key .. ':q', 0, 0)[1])
+    if waiter.alive <= now then
+      dequeue(lock, waiter)
+      purged = purged + 1
+    elseif fits(lock, waiter.owner, waiter.permits) then
+      hand_over(lock, waiter)
+    else
+      return
+    end
+  end
+end
+
+-- Ends one entry of a holder: how many remain, or nil if there was none.
+local function leave(lock, owner, number, linger)
+  local holder = find(lock, owner)
+  if not holder or not has(holder.entries, number) or holder.entries == '' then
+    return nil
+  end
+  local entries, remaining = without(holder.entries, number)
+  holder.entries = entries
+  if remaining > 0 then
+    save(lock, holder)
+  elseif linger > 0 then
+    holder.ends = now + linger * 1000
+    save(lock, holder)
+    lock.lease = linger
+  else
+    remove(lock, owner)
+    settle(lock)
+  end
+  return remaining
+end

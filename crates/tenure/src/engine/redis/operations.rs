@@ -1,0 +1,194 @@
+//! Each operation's part of a script's arguments and answers. Positions are known here alone.
+
+use redis::Value;
+
+use super::batch::Batched;
+use super::keys;
+use super::scripts::{ACQUIRE, CANCEL, RELEASE, RENEW, Script};
+use crate::core::fence::Fence;
+use crate::core::moment::Moment;
+use crate::core::shape::{Kind, Shape};
+use crate::engine::{
+    AcquireRequest, Acquired, CancelRequest, Grant, ReleaseOutcome, ReleaseRequest, Renewal,
+    Renewed, Standing,
+};
+use std::time::Duration;
+
+impl Batched for AcquireRequest {
+    type Outcome = Acquired;
+
+    fn script() -> &'static Script {
+        &ACQUIRE
+    }
+
+    fn key(&self) -> String {
+        keys::lock(&self.name)
+    }
+
+    fn arguments(&self, into: &mut Vec<Vec<u8>>) {
+        into.push(self.entry.owner.to_string().into());
+        into.push(self.lease.duration().as_millis().to_string().into());
+        into.push(wish(self).into());
+    }
+
+    fn read(value: &Value) -> Option<Acquired> {
+        let values = array(value)?;
+        match (number(values.first()?)?, values) {
+            (1, [_, fence, fences, lease, at]) => Some(Acquired::Granted(Grant {
+                fence: Fence::from_value(number(fence)?),
+                fences: number(fences)? as u32,
+                lease: Duration::from_micros(number(lease)?),
+                at: Moment::from_micros(number(at)?),
+            })),
+            (2, [_, ahead, free_in, at]) => Some(Acquired::Queued(Standing {
+                ahead: number(ahead)? as u32,
+                free_in: Duration::from_micros(number(free_in)?),
+                at: Moment::from_micros(number(at)?),
+            })),
+            (3, _) => Some(Acquired::Busy),
+            (4, [_, shape]) => {
+                let (kind, limit) = read_shape(&text(shape)?)?;
+                Some(Acquired::Mismatch { kind, limit })
+            }
+            (5, [_, held]) => Some(Acquired::Upgrade { held: number(held)? as u32 }),
+            _ => None,
+        }
+    }
+}
+
+/// What an acquire wants besides owner and lease; the plainest wish is the shortest.
+fn wish(request: &AcquireRequest) -> String {
+    let note = request.about.note.as_deref().unwrap_or_default();
+    let is_plain = request.queue.is_none() && request.shape == Shape::mutex();
+    if is_plain && request.entry.number == 0 && note.is_empty() {
+        return "-".to_owned();
+    }
+    let queue = request.queue.as_ref();
+    format!(
+        "{:x} {} {} {} {} {} {}",
+        request.entry.number,
+        shape(request.shape),
+        request.shape.permits(),
+        queue.map_or(0, |queue| queue.heartbeat.as_millis()),
+        queue.map_or(0, |queue| queue.claim.as_millis()),
+        queue.map_or(1, |queue| queue.fences),
+        keys::encode(note),
+    )
+}
+
+fn shape(shape: Shape) -> String {
+    let kind = match shape.kind() {
+        Kind::Mutex => 'm',
+        Kind::ReadWrite => 'r',
+        Kind::Semaphore => 's',
+    };
+    format!("{kind}{}", shape.limit())
+}
+
+/// The kind and limit of a lock in use.
+pub(super) fn read_shape(text: &str) -> Option<(Kind, u32)> {
+    let kind = match text.get(..1)? {
+        "m" => Kind::Mutex,
+        "r" => Kind::ReadWrite,
+        "s" => Kind::Semaphore,
+        _ => return None,
+    };
+    Some((kind, text.get(1..)?.parse().ok()?))
+}
+
+impl Batched for Renewal {
+    type Outcome = Renewed;
+
+    fn script() -> &'static Script {
+        &RENEW
+    }
+
+    fn key(&self) -> String {
+        keys::lock(&self.name)
+    }
+
+    fn arguments(&self, into: &mut Vec<Vec<u8>>) {
+        into.push(self.owner.to_string().into());
+        into.push(self.lease.duration().as_millis().to_string().into());
+    }
+
+    fn read(value: &Value) -> Option<Renewed> {
+        Some(if number(value)? == 1 { Renewed::Extended } else { Renewed::NotHeld })
+    }
+}
+
+impl Batched for ReleaseRequest {
+    type Outcome = ReleaseOutcome;
+
+    fn script() -> &'static Script {
+        &RELEASE
+    }
+
+    fn key(&self) -> String {
+        keys::lock(&self.name)
+    }
+
+    fn arguments(&self, into: &mut Vec<Vec<u8>>) {
+        into.push(self.entry.owner.to_string().into());
+        // A remainder of a millisecond must not become nothing: nothing means no lingering.
+        let linger = self.linger.as_micros().div_ceil(1000);
+        into.push(match (self.entry.number, linger) {
+            (0, 0) => b"-".to_vec(),
+            (number, linger) => format!("{number:x} {linger}").into(),
+        });
+    }
+
+    fn read(value: &Value) -> Option<ReleaseOutcome> {
+        match value {
+            Value::Int(-1) => Some(ReleaseOutcome::NotHeld),
+            Value::Int(remaining) => {
+                Some(ReleaseOutcome::Released { remaining: u32::try_from(*remaining).ok()? })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Batched for CancelRequest {
+    type Outcome = ();
+
+    fn script() -> &'static Script {
+        &CANCEL
+    }
+
+    fn key(&self) -> String {
+        keys::lock(&self.name)
+    }
+
+    fn arguments(&self, into: &mut Vec<Vec<u8>>) {
+        into.push(self.entry.owner.to_string().into());
+        into.push(format!("{:x}", self.entry.number).into());
+    }
+
+    fn read(value: &Value) -> Option<()> {
+        number(value).map(drop)
+    }
+}
+
+pub(super) fn array(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Array(values) => Some(values),
+        _ => None,
+    }
+}
+
+pub(super) fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+pub(super) fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        Value::SimpleString(text) => Some(text.clone()),
+        _ => None,
+    }
+}

@@ -1,0 +1,106 @@
+//! Reading what the server tells about locks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use redis::Value;
+
+use super::keys;
+use super::operations::{array, number, read_shape, text};
+use super::subscriber::read_entry;
+use crate::core::fence::Fence;
+use crate::core::name::LockName;
+use crate::info::{About, ForceRecord, HolderInfo, LockInfo, WaiterInfo};
+
+/// Who the clients are, by their ids.
+pub(super) type Clients = HashMap<String, About>;
+
+/// A lock as `inspect.lua` tells it, with the clients it names.
+pub(super) fn lock(name: LockName, value: &Value, clients: &Clients) -> Option<LockInfo> {
+    let [shape, holders, waiting, waiters, record] = array(value)? else { return None };
+    let shape = text(shape)?;
+    let mut info = LockInfo::free(name.clone());
+    if !shape.is_empty() {
+        let (kind, limit) = read_shape(&shape)?;
+        (info.kind, info.limit) = (Some(kind), limit);
+    }
+    info.holders = array(holders)?.iter().map(|it| holder(it, clients)).collect::<Option<_>>()?;
+    info.holders.sort_by_key(|holder| holder.fence);
+    info.waiting = number(waiting)? as usize;
+    info.waiters = array(waiters)?.iter().map(|it| waiter(it, clients)).collect::<Option<_>>()?;
+    info.forced = forced(name, &text(record)?);
+    Some(info)
+}
+
+/// The ids of the clients that a lock names.
+pub(super) fn clients(value: &Value) -> Vec<String> {
+    let Some([_, holders, _, waiters, _]) = array(value) else { return Vec::new() };
+    let of = |list: &Value, place: usize| {
+        let rows = array(list).unwrap_or_default().iter();
+        rows.filter_map(|row| text(array(row)?.get(place)?)).collect::<Vec<_>>()
+    };
+    [of(holders, 5), of(waiters, 3)].concat()
+}
+
+fn holder(value: &Value, clients: &Clients) -> Option<HolderInfo> {
+    let [owner, permits, entries, fence, left, client, note] = array(value)? else { return None };
+    let fence = number(fence)?;
+    Some(HolderInfo {
+        owner: text(owner)?.parse().ok()?,
+        about: about(&text(client)?, &text(note)?, clients),
+        permits: number(permits)? as u32,
+        entries: number(entries)? as u32,
+        fence: Fence::from_value(fence),
+        // A fence is the time of its grant, unless grants come faster than microseconds.
+        since: calendar(fence),
+        lease_left: Duration::from_micros(number(left)?),
+    })
+}
+
+fn waiter(value: &Value, clients: &Clients) -> Option<WaiterInfo> {
+    let [entry, permits, since, client, note] = array(value)? else { return None };
+    Some(WaiterInfo {
+        owner: read_entry(&text(entry)?)?.owner,
+        about: about(&text(client)?, &text(note)?, clients),
+        permits: number(permits)? as u32,
+        since: calendar(number(since)?),
+    })
+}
+
+fn about(client: &str, note: &str, clients: &Clients) -> Arc<About> {
+    let mut about = clients.get(client).cloned().unwrap_or_else(|| About {
+        host: "unknown".into(),
+        pid: 0,
+        program: client.into(),
+        note: None,
+    });
+    about.note = keys::decode(note).filter(|note| !note.is_empty()).map(Into::into);
+    Arc::new(about)
+}
+
+/// `microseconds owners host pid program reason`.
+fn forced(name: LockName, record: &str) -> Option<ForceRecord> {
+    let mut words = record.split(' ');
+    let at = calendar(words.next()?.parse().ok()?);
+    let owners = words.next()?.split(',').map(|owner| owner.parse().ok()).collect::<Option<_>>()?;
+    let by = Arc::new(read_client(&mut words)?);
+    let reason = keys::decode(words.next()?)?.into();
+    Some(ForceRecord { name, owners, by, reason, at })
+}
+
+/// Who a client is: `host pid program`.
+pub(super) fn client(about: &About) -> String {
+    format!("{} {} {}", keys::encode(&about.host), about.pid, keys::encode(&about.program))
+}
+
+pub(super) fn read_client<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<About> {
+    let host = keys::decode(words.next()?)?.into();
+    let pid = words.next()?.parse().ok()?;
+    let program = keys::decode(words.next()?)?.into();
+    Some(About { host, pid, program, note: None })
+}
+
+fn calendar(micros: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(micros)
+}
