@@ -6,15 +6,17 @@
 mod figures {
     pub(crate) mod held;
     pub(crate) mod memory;
+    #[cfg(feature = "redis")]
+    pub(crate) mod redis;
     pub(crate) mod report;
 }
 
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser;
 use figures::report::{Figure, Goal, Report};
-use figures::{held, memory};
+use figures::{held, memory, redis};
 
 /// All figures, in the order in which they are measured.
 const FIGURES: &[Figure] = &[
@@ -45,6 +47,20 @@ const FIGURES: &[Figure] = &[
         goal: Goal::AtMost(400.0),
         measure: held::bytes,
         what: "client memory per held lock, store included",
+    },
+    Figure {
+        name: "pair_latency",
+        unit: "ratio",
+        goal: Goal::AtMost(1.3),
+        measure: redis::pair_latency,
+        what: "one caller, uncontended acquire and release over two PINGs",
+    },
+    Figure {
+        name: "pair_throughput",
+        unit: "ratio",
+        goal: Goal::AtLeast(1.0),
+        measure: redis::pair_throughput,
+        what: "512 tasks with names of their own over a plain pipelined connection",
     },
 ];
 
@@ -114,10 +130,11 @@ fn run(arguments: &Arguments) -> Result<(), String> {
 fn measure_apart(figure: &Figure) -> Result<Vec<f64>, String> {
     let failed = |why: String| format!("{} could not be measured: {why}", figure.name);
     let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
-    let output = Command::new(program).args(["--measure", figure.name]).output();
+    let mut command = Command::new(program);
+    let output = command.args(["--measure", figure.name]).stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| failed(error.to_string()))?;
     if !output.status.success() {
-        return Err(failed(String::from_utf8_lossy(&output.stderr).into_owned()));
+        return Err(failed(output.status.to_string()));
     }
     let lines = String::from_utf8_lossy(&output.stdout);
     lines.lines().map(|line| line.parse().map_err(|_| failed(line.to_owned()))).collect()

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
 use crate::core::fence::Fence;
 use crate::core::lease::Lease;
 use crate::core::name::LockName;
@@ -34,6 +36,9 @@ pub struct Handle {
 
 /// The form of a printed handle; another form gets another word.
 const VERSION: &str = "tenure1";
+
+/// All but what every shell takes as it is.
+const NOT_PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b'-').remove(b'/');
 
 impl Handle {
     pub(crate) fn new(name: LockName, entry: Entry, fence: Fence, lease: Lease) -> Self {
@@ -69,17 +74,8 @@ impl fmt::Display for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Entry { owner, number } = self.entry;
         let millis = self.lease.duration().as_millis();
-        write!(f, "{VERSION}:{owner}:{number:x}:{}:{millis}:", self.fence)?;
-        // Only what every shell takes as it is.
-        for byte in self.name.as_str().bytes() {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' | b'/' => {
-                    write!(f, "{}", char::from(byte))?;
-                }
-                _ => write!(f, "%{byte:02x}")?,
-            }
-        }
-        Ok(())
+        let name = utf8_percent_encode(self.name.as_str(), NOT_PLAIN);
+        write!(f, "{VERSION}:{owner}:{number:x}:{}:{millis}:{name}", self.fence)
     }
 }
 
@@ -100,23 +96,8 @@ fn parse(text: &str) -> Option<Handle> {
     let number = u64::from_str_radix(parts.next()?, 16).ok()?;
     let fence = Fence::from_value(parts.next()?.parse().ok()?);
     let lease = Lease::new(Duration::from_millis(parts.next()?.parse().ok()?)).ok()?;
-    let name = LockName::new(decode(parts.next()?)?).ok()?;
+    let name = LockName::new(percent_decode_str(parts.next()?).decode_utf8().ok()?).ok()?;
     Some(Handle { name, entry: Entry { owner, number }, fence, lease })
-}
-
-fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let digits = [rest.next()?, rest.next()?];
-            let digits = std::str::from_utf8(&digits).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

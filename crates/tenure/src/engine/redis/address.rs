@@ -3,15 +3,17 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
+use percent_encoding::percent_decode_str;
+use url::Url;
 
+use super::resp::Command;
 use crate::error::Invalid;
 
 /// Where a server is, and as whom to speak to it.
 #[derive(Clone)]
 pub(super) struct Address {
     pub(super) place: Place,
-    pub(super) user: RedisConnectionInfo,
+    login: Login,
 }
 
 /// Where a server listens.
@@ -21,29 +23,86 @@ pub(super) enum Place {
     Unix(PathBuf),
 }
 
+#[derive(Clone, Default)]
+struct Login {
+    user: Option<String>,
+    password: Option<String>,
+    database: u32,
+}
+
 /// The forms of a URL, for the sentence that refuses another.
 const FORMS: &str = "redis://[user:password@]host[:port][/database], valkey://…, \
-                     unix:///path/to/socket[?db=…&user=…&pass=…] or redis+unix://…";
+                     or unix:///path/to/socket[?db=…&user=…&pass=…]";
 
 impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, Invalid> {
         let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
-        match scheme {
-            "redis" | "valkey" | "unix" | "redis+unix" | "valkey+unix" => {}
+        let is_unix = match scheme {
+            "redis" | "valkey" => false,
+            "unix" | "redis+unix" | "valkey+unix" => true,
             "rediss" | "valkeys" => return Err(refuse("TLS is not spoken yet")),
             _ if scheme.contains("sentinel") => return Err(refuse("Sentinel is not spoken yet")),
             _ if scheme.contains("cluster") => return Err(refuse("Cluster is not spoken yet")),
             _ => return Err(refuse("its scheme is unknown")),
-        }
-        // Its own words may repeat the URL, and with it the password.
-        let info = url.into_connection_info().map_err(|_| refuse("it is no valid URL"))?;
-        let place = match info.addr() {
-            ConnectionAddr::Tcp(host, port) => Place::Tcp(host.clone(), *port),
-            ConnectionAddr::Unix(path) if !path.as_os_str().is_empty() => Place::Unix(path.clone()),
-            _ => return Err(refuse("it names no host and no socket")),
         };
-        Ok(Self { place, user: info.redis_settings().clone() })
+        let url = Url::parse(url).map_err(|error| refuse(&error.to_string()))?;
+        if is_unix { parse_unix(&url) } else { parse_tcp(&url) }
     }
+
+    /// What is to be said first on a connection.
+    pub(super) fn greeting(&self) -> Vec<Command> {
+        let Login { user, password, database } = &self.login;
+        let mut commands = Vec::new();
+        if let Some(password) = password {
+            let mut command = Command::new("AUTH");
+            user.iter().for_each(|user| command.push(user));
+            commands.push(command.arg(password));
+        }
+        if *database != 0 {
+            commands.push(Command::new("SELECT").arg(database.to_string()));
+        }
+        commands
+    }
+}
+
+fn parse_tcp(url: &Url) -> Result<Address, Invalid> {
+    let host = url.host_str().filter(|host| !host.is_empty());
+    let host = host.ok_or_else(|| refuse("it names no host"))?;
+    // An IPv6 address stands in brackets there, and without them when it is looked up.
+    let host = host.trim_matches(['[', ']']).to_owned();
+    let database = url.path().trim_matches('/');
+    let login = Login {
+        user: Some(decode(url.username())?).filter(|user| !user.is_empty()),
+        password: url.password().map(decode).transpose()?,
+        database: parse_database(if database.is_empty() { "0" } else { database })?,
+    };
+    Ok(Address { place: Place::Tcp(host, url.port().unwrap_or(6379)), login })
+}
+
+fn parse_unix(url: &Url) -> Result<Address, Invalid> {
+    let path = decode(url.path())?;
+    if path.is_empty() || path == "/" || url.has_host() && url.host_str() != Some("") {
+        return Err(refuse("it names no socket"));
+    }
+    let mut login = Login::default();
+    for (key, value) in url.query_pairs() {
+        match &*key {
+            "db" => login.database = parse_database(&value)?,
+            "user" => login.user = Some(value.into_owned()),
+            "pass" => login.password = Some(value.into_owned()),
+            _ => return Err(refuse("it asks for something other than db, user and pass")),
+        }
+    }
+    Ok(Address { place: Place::Unix(path.into()), login })
+}
+
+fn parse_database(text: &str) -> Result<u32, Invalid> {
+    text.parse().map_err(|_| refuse("its database is no number"))
+}
+
+fn decode(text: &str) -> Result<String, Invalid> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded.map(Into::into).map_err(|_| refuse("it is not UTF-8"))
 }
 
 fn refuse(why: &str) -> Invalid {
@@ -73,11 +132,25 @@ mod tests {
     fn the_forms_that_people_use_are_understood() {
         let place = |url| Address::parse(url).unwrap().place;
         assert_eq!(place("redis://127.0.0.1"), Place::Tcp("127.0.0.1".into(), 6379));
+        assert_eq!(place("redis://[::1]:7000"), Place::Tcp("::1".into(), 7000));
         assert_eq!(place("valkey://host:7000/2"), Place::Tcp("host".into(), 7000));
         assert_eq!(place("unix:///run/redis.sock"), Place::Unix("/run/redis.sock".into()));
         assert_eq!(place("redis+unix:///run/r.sock?db=1"), Place::Unix("/run/r.sock".into()));
-        let user = Address::parse("redis://ann:secret@host/3").unwrap().user;
-        assert_eq!((user.username(), user.db()), (Some("ann"), 3));
+    }
+
+    #[test]
+    fn the_login_is_said_first() {
+        let said = |url: &str| {
+            let mut bytes = Vec::new();
+            let commands = Address::parse(url).unwrap().greeting();
+            commands.iter().for_each(|command| command.write(&mut bytes));
+            String::from_utf8(bytes).unwrap().replace("\r\n", " ")
+        };
+        assert_eq!(said("redis://host"), "");
+        let full = "*3 $4 AUTH $3 ann $4 s%et *2 $6 SELECT $1 3 ";
+        assert_eq!(said("redis://ann:s%25et@host/3"), full);
+        assert_eq!(said("unix:///r.sock?db=3&user=ann&pass=s%25et"), full);
+        assert_eq!(said("redis://:word@host"), "*2 $4 AUTH $4 word ");
     }
 
     #[test]
@@ -86,8 +159,12 @@ mod tests {
             "",
             "host:6379",
             "http://ann:secret@host",
+            "redis://",
             "redis://ann:secret@host:notaport",
+            "redis://ann:secret@host/first",
             "rediss://ann:secret@host",
+            "unix://",
+            "unix:///r.sock?password=secret",
             "redis+sentinel://ann:secret@h1,h2/service",
             "redis+cluster://ann:secret@h1,h2",
         ] {

@@ -1,12 +1,12 @@
 //! Coalescing: while a call is in flight, what arrives is gathered, and sent as one call over many
-//! keys. A lone caller waits for nobody.
+//! keys as soon as the answer is there. A lone caller waits for nobody.
 
 use std::sync::{Arc, Mutex};
 
-use redis::Value;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
-use super::link::Link;
+use super::link::{Link, closed};
+use super::resp::Reply;
 use super::scripts::Script;
 use super::trouble::of_server;
 use crate::engine::Answer;
@@ -31,13 +31,20 @@ pub(super) trait Batched: Send + 'static {
     fn arguments(&self, into: &mut Vec<Vec<u8>>);
 
     /// Its part of the script's answer.
-    fn read(value: &Value) -> Option<Self::Outcome>;
+    fn read(reply: &Reply) -> Option<Self::Outcome>;
 }
 
 /// Gathers operations of one kind.
 pub(super) struct Batcher<O: Batched> {
-    waiting: Mutex<Vec<Item<O>>>,
-    bell: Notify,
+    link: Arc<Link>,
+    /// The arguments that every call begins with.
+    common: Vec<Vec<u8>>,
+    gathered: Mutex<Gathered<O>>,
+}
+
+struct Gathered<O: Batched> {
+    waiting: Vec<Item<O>>,
+    is_in_flight: bool,
 }
 
 struct Item<O: Batched> {
@@ -46,48 +53,59 @@ struct Item<O: Batched> {
 }
 
 impl<O: Batched> Batcher<O> {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { waiting: Mutex::default(), bell: Notify::new() })
+    pub(super) fn new(link: Arc<Link>, common: Vec<Vec<u8>>) -> Arc<Self> {
+        let gathered = Gathered { waiting: Vec::new(), is_in_flight: false };
+        Arc::new(Self { link, common, gathered: Mutex::new(gathered) })
     }
 
-    /// Hands an operation over to the I/O thread.
-    pub(super) fn send(&self, operation: O) -> Answer<O::Outcome> {
+    /// Sends an operation, at once or with the next call.
+    pub(super) fn send(self: &Arc<Self>, operation: O) -> Answer<O::Outcome> {
         let (reply, answer) = oneshot::channel();
-        lock(&self.waiting).push(Item { operation, reply });
-        self.bell.notify_one();
-        Answer::later(async move {
-            answer.await.unwrap_or_else(|_| Err(Trouble::unknown("the client was closed")))
-        })
-    }
-
-    /// Sends what has gathered, for ever. Runs on the I/O thread.
-    pub(super) async fn run(self: Arc<Self>, link: Arc<Link>, common: Vec<Vec<u8>>) {
-        loop {
-            let batch = self.take();
-            if batch.is_empty() {
-                self.bell.notified().await;
-                continue;
-            }
-            let mut arguments = common.clone();
-            batch.iter().for_each(|item| item.operation.arguments(&mut arguments));
-            let keys: Vec<_> = batch.iter().map(|item| item.operation.key()).collect();
-            let result = link.call(O::script(), &keys, &arguments).await;
-            distribute(batch, result);
+        let mut gathered = lock(&self.gathered);
+        gathered.waiting.push(Item { operation, reply });
+        if !gathered.is_in_flight {
+            gathered.is_in_flight = true;
+            let batch = gathered.take();
+            drop(gathered);
+            self.depart(batch);
         }
+        Answer::later(async move { answer.await.unwrap_or_else(|_| Err(closed())) })
     }
 
-    fn take(&self) -> Vec<Item<O>> {
-        let mut waiting = lock(&self.waiting);
-        let count = waiting.len().min(MOST);
-        waiting.drain(..count).collect()
+    fn depart(self: &Arc<Self>, batch: Vec<Item<O>>) {
+        let mut arguments = self.common.clone();
+        batch.iter().for_each(|item| item.operation.arguments(&mut arguments));
+        let keys: Vec<_> = batch.iter().map(|item| item.operation.key()).collect();
+        let batcher = self.clone();
+        let landed = Box::new(move |result| batcher.land(batch, result));
+        self.link.call(O::script(), &keys, &arguments, landed);
+    }
+
+    /// The answer is there: first the next call departs, then everyone is told.
+    fn land(self: Arc<Self>, batch: Vec<Item<O>>, result: Result<Vec<Reply>, Trouble>) {
+        let mut gathered = lock(&self.gathered);
+        let next = gathered.take();
+        gathered.is_in_flight = !next.is_empty();
+        drop(gathered);
+        if !next.is_empty() {
+            self.depart(next);
+        }
+        distribute(batch, result);
     }
 }
 
-fn distribute<O: Batched>(batch: Vec<Item<O>>, result: Result<Vec<Value>, Trouble>) {
-    let mut values = result.map(Vec::into_iter);
+impl<O: Batched> Gathered<O> {
+    fn take(&mut self) -> Vec<Item<O>> {
+        let count = self.waiting.len().min(MOST);
+        self.waiting.drain(..count).collect()
+    }
+}
+
+fn distribute<O: Batched>(batch: Vec<Item<O>>, result: Result<Vec<Reply>, Trouble>) {
+    let mut replies = result.map(Vec::into_iter);
     for item in batch {
-        let outcome = match &mut values {
-            Ok(values) => read::<O>(values.next()),
+        let outcome = match &mut replies {
+            Ok(replies) => read::<O>(replies.next()),
             Err(trouble) => Err(trouble.clone()),
         };
         // Nobody may be waiting for it any more.
@@ -96,11 +114,11 @@ fn distribute<O: Batched>(batch: Vec<Item<O>>, result: Result<Vec<Value>, Troubl
 }
 
 /// One operation's part of an answer.
-pub(super) fn read<O: Batched>(value: Option<Value>) -> Result<O::Outcome, Trouble> {
-    match &value {
-        Some(Value::ServerError(error)) => Err(of_server(error)),
-        Some(value) => {
-            O::read(value).ok_or_else(|| Trouble::unknown("the server's answer is not understood"))
+pub(super) fn read<O: Batched>(reply: Option<Reply>) -> Result<O::Outcome, Trouble> {
+    match &reply {
+        Some(Reply::Error(error)) => Err(of_server(error)),
+        Some(reply) => {
+            O::read(reply).ok_or_else(|| Trouble::unknown("the server's answer is not understood"))
         }
         None => Err(Trouble::unknown("the server's answer is too short")),
     }

@@ -4,6 +4,8 @@
 //! them in one slot. So that no name can break out of them, or out of a message, braces,
 //! controls, spaces and the percent sign are percent-encoded.
 
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+
 use crate::core::name::LockName;
 
 /// What every lock's key starts with.
@@ -40,12 +42,16 @@ pub(super) fn pattern(prefix: &str) -> String {
     pattern + "*}"
 }
 
+/// What must not stand in a key or a message: it would break out of it.
+const UNSAFE: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'{').add(b'}');
+
 /// A text without spaces, controls or braces.
 pub(super) fn encode(text: &str) -> String {
+    // Other languages as they are, for the people who read them.
     let mut encoded = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_ascii_control() || matches!(c, ' ' | '%' | '{' | '}') {
-            encoded.push_str(&format!("%{:02x}", c as u32));
+        if c.is_ascii() {
+            encoded.extend(utf8_percent_encode(c.encode_utf8(&mut [0; 4]), UNSAFE));
         } else {
             encoded.push(c);
         }
@@ -55,14 +61,7 @@ pub(super) fn encode(text: &str) -> String {
 
 /// The text that was encoded.
 pub(super) fn decode(encoded: &str) -> Option<String> {
-    let mut parts = encoded.split('%');
-    let mut text = parts.next()?.to_owned();
-    for part in parts {
-        let byte = u8::from_str_radix(part.get(..2)?, 16).ok()?;
-        text.push(char::from(byte));
-        text.push_str(part.get(2..)?);
-    }
-    Some(text)
+    percent_decode_str(encoded).decode_utf8().ok().map(Into::into)
 }
 
 #[cfg(test)]

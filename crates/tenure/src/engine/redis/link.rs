@@ -1,29 +1,23 @@
 //! One connection to a server, kept up.
 //!
-//! A supervisor connects, and connects again after a loss, with growing delays. Requests go
-//! through a multiplexed connection. One that is not answered in time ends the connection: a
-//! black hole must not swallow one request after the other. What was in flight then is unknown
-//! (I6); what comes while there is no connection is refused at once.
+//! A supervisor connects, and connects again after a loss, with growing delays. What was in flight
+//! when a connection was lost is unknown (I6); what comes while there is none is refused at once.
 
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Cmd, Value};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot};
 
 use super::address::Address;
+use super::resp::{Command, Reply};
 use super::scripts::{self, Script};
 use super::stream;
-use super::trouble::{is_missing_script, of_connecting, of_request, of_server};
+use super::trouble::{is_missing_script, of_server};
+use super::wire::{Done, Wire};
 use crate::core::backoff::Backoff;
 use crate::error::Trouble;
 use crate::sync::lock;
-
-/// Far longer than any answer takes, and well below a third of the default lease.
-pub(super) const RESPONSE_TIME: Duration = Duration::from_secs(2);
 
 /// How long connecting may take.
 pub(super) const CONNECT_TIME: Duration = Duration::from_secs(2);
@@ -37,27 +31,26 @@ pub(super) struct Link {
     address: Address,
     state: Mutex<State>,
     changed: Notify,
-    /// The last connection that was given up.
-    given_up: watch::Sender<u64>,
     nonce: AtomicU64,
 }
 
-/// Moves the bytes of a connection, until it is lost.
-type Traffic = Pin<Box<dyn Future<Output = ()> + Send>>;
-
+#[derive(Clone)]
 enum State {
-    Up { connection: MultiplexedConnection, epoch: u64 },
-    Down { why: Trouble, epoch: u64 },
+    /// Nothing has been tried yet.
+    New,
+    Up(Arc<Wire>),
+    Down(Trouble),
 }
+
+/// Called with the part of a script's answer that comes after the nonce.
+pub(super) type Landed = Box<dyn FnOnce(Result<Vec<Reply>, Trouble>) + Send>;
 
 impl Link {
     pub(super) fn new(address: Address) -> Arc<Self> {
-        let why = Trouble::refused("not connected yet");
         Arc::new(Self {
             address,
-            state: Mutex::new(State::Down { why, epoch: 0 }),
+            state: Mutex::new(State::New),
             changed: Notify::new(),
-            given_up: watch::Sender::new(0),
             nonce: AtomicU64::new(0),
         })
     }
@@ -65,122 +58,147 @@ impl Link {
     /// Keeps the connection up, for ever. Runs on the I/O thread.
     pub(super) async fn keep_up(self: Arc<Self>) {
         let mut delays = RECONNECT.delays(crate::owner::unique_number());
-        for epoch in 1.. {
-            match self.connect().await {
-                Ok((connection, traffic)) => {
-                    delays = RECONNECT.delays(crate::owner::unique_number());
-                    self.set(State::Up { connection, epoch });
-                    let mut given_up = self.given_up.subscribe();
-                    tokio::select! {
-                        () = traffic => {}
-                        _ = given_up.wait_for(|last| *last >= epoch) => {}
+        loop {
+            match stream::open(&self.address.place).await {
+                Ok(stream) => {
+                    let wire = Arc::new(Wire::new(stream));
+                    let greeting = self.greet(&wire);
+                    let carrying = wire.carry(&self.address.place);
+                    tokio::pin!(carrying);
+                    let greeted = tokio::select! {
+                        greeted = greeting => greeted,
+                        () = &mut carrying => Err(Trouble::refused("the server hung up")),
+                    };
+                    match greeted {
+                        Ok(()) => {
+                            delays = RECONNECT.delays(crate::owner::unique_number());
+                            self.set(State::Up(wire.clone()));
+                            carrying.await;
+                            let place = &self.address.place;
+                            let why = format!("lost the connection to {place}");
+                            self.set(State::Down(Trouble::refused(why)));
+                        }
+                        Err(trouble) => self.set(State::Down(trouble)),
                     }
-                    let why =
-                        Trouble::refused(format!("lost the connection to {}", self.address.place));
-                    self.set(State::Down { why, epoch });
                 }
-                Err(why) => self.set(State::Down { why, epoch }),
+                Err(trouble) => self.set(State::Down(trouble)),
             }
             pause(delays.next()).await;
         }
     }
 
+    /// Logs in, and loads the scripts, so that the first call does not pay for it.
+    async fn greet(&self, wire: &Wire) -> Result<(), Trouble> {
+        let place = &self.address.place;
+        let greeting = async {
+            for command in self.address.greeting() {
+                if let Reply::Error(error) = ask(wire, &command).await? {
+                    return Err(Trouble::refused(format!("could not log in to {place}: {error}")));
+                }
+            }
+            for script in scripts::all() {
+                let command = Command::new("SCRIPT").arg("LOAD").arg(&script.text);
+                if let Reply::Error(error) = ask(wire, &command).await? {
+                    return Err(of_server(&error));
+                }
+            }
+            Ok(())
+        };
+        let slow = |_| Trouble::refused(format!("{place} did not answer within {CONNECT_TIME:?}"));
+        tokio::time::timeout(CONNECT_TIME, greeting).await.map_err(slow)?
+    }
+
     /// Resolves when the first attempt to connect has ended.
     pub(super) async fn first_attempt(&self) -> Result<(), Trouble> {
         loop {
-            let changed = self.changed.notified();
-            match &*lock(&self.state) {
-                State::Up { .. } => return Ok(()),
-                State::Down { why, epoch } if *epoch > 0 => return Err(why.clone()),
-                State::Down { .. } => {}
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            match lock(&self.state).clone() {
+                State::New => {}
+                State::Up(_) => return Ok(()),
+                State::Down(trouble) => return Err(trouble),
             }
             changed.await;
         }
     }
 
+    /// Sends a command. An error of the server is a reply like others.
+    pub(super) fn send(&self, command: &Command, done: Done) {
+        let state = lock(&self.state).clone();
+        match state {
+            State::Up(wire) => wire.send(command, done),
+            State::Down(trouble) => done(Err(trouble)),
+            State::New => done(Err(Trouble::refused("not connected yet"))),
+        }
+    }
+
+    /// Sends a command, and awaits its reply.
+    pub(super) async fn ask(&self, command: &Command) -> Result<Reply, Trouble> {
+        let (done, reply) = oneshot::channel();
+        self.send(command, Box::new(|result| drop(done.send(result))));
+        reply.await.unwrap_or_else(|_| Err(closed()))
+    }
+
     /// Runs a script, loading it where the server does not know it, and checks that the answer is
     /// the one to this very call.
-    pub(super) async fn call(
-        &self,
-        script: &Script,
+    pub(super) fn call(
+        self: &Arc<Self>,
+        script: &'static Script,
         keys: &[String],
         arguments: &[Vec<u8>],
-    ) -> Result<Vec<Value>, Trouble> {
+        landed: Landed,
+    ) {
         let nonce = self.nonce.fetch_add(1, Ordering::Relaxed).to_string();
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(&script.hash).arg(keys.len()).arg(keys).arg(&nonce).arg(arguments);
-        let mut answer = self.send(&command).await?;
-        if is_missing_script(&answer) {
-            self.send(redis::cmd("SCRIPT").arg("LOAD").arg(&script.text)).await?;
-            answer = self.send(&command).await?;
-        }
-        let epoch = self.epoch();
-        match answer {
-            Value::Array(values) => match values.split_first() {
-                Some((Value::BulkString(echo), rest)) if *echo == nonce.as_bytes() => {
-                    Ok(rest.to_vec())
-                }
-                _ => {
-                    // Somebody else's answer: this connection cannot be trusted any more.
-                    self.give_up(epoch);
-                    Err(Trouble::unknown("the server gave the answer to another request"))
-                }
-            },
-            Value::ServerError(error) => Err(of_server(&error)),
-            _ => Err(Trouble::unknown("the server gave an answer that is no script's")),
-        }
-    }
-
-    /// Sends a command; errors of the server are values.
-    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Trouble> {
-        let (mut connection, epoch) = match &*lock(&self.state) {
-            State::Up { connection, epoch } => (connection.clone(), *epoch),
-            State::Down { why, .. } => return Err(why.clone()),
+        let evaluate = |name, script: &str| {
+            let mut command = Command::new(name).arg(script).arg(keys.len().to_string());
+            keys.iter().for_each(|key| command.push(key));
+            command.push(&nonce);
+            arguments.iter().for_each(|argument| command.push(argument));
+            command
         };
-        match tokio::time::timeout(RESPONSE_TIME, connection.req_packed_command(command)).await {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => Err(of_request(&error)),
-            Err(_) => {
-                self.give_up(epoch);
-                let place = &self.address.place;
-                Err(Trouble::unknown(format!("no answer from {place} within {RESPONSE_TIME:?}")))
-            }
-        }
+        let command = evaluate("EVALSHA", &script.hash);
+        let whole = (keys.to_vec(), arguments.to_vec());
+        let link = self.clone();
+        let expected = nonce.clone();
+        self.send(
+            &command,
+            Box::new(move |result| match result {
+                Ok(reply) if is_missing_script(&reply) => link.load_and_call(script, whole, landed),
+                Ok(reply) => landed(answer(reply, &expected)),
+                Err(trouble) => landed(Err(trouble)),
+            }),
+        );
     }
 
-    async fn connect(&self) -> Result<(MultiplexedConnection, Traffic), Trouble> {
-        let place = &self.address.place;
-        let connecting = async {
-            let stream = stream::open(place).await?;
-            let config = AsyncConnectionConfig::new().set_response_timeout(None);
-            let made = MultiplexedConnection::new_with_config(&self.address.user, stream, config);
-            let (mut connection, traffic) =
-                made.await.map_err(|error| of_connecting(place, &error))?;
-            let mut traffic: Traffic = Box::pin(traffic);
-            let loading = load_scripts(&mut connection);
-            tokio::select! {
-                loaded = loading => loaded?,
-                () = &mut traffic => return Err(Trouble::refused(format!("{place} hung up"))),
-            }
-            Ok((connection, traffic))
-        };
-        let slow = |_| Trouble::refused(format!("{place} did not answer within {CONNECT_TIME:?}"));
-        tokio::time::timeout(CONNECT_TIME, connecting).await.map_err(slow)?
+    /// The server has forgotten its scripts: it is told this one, and asked again.
+    fn load_and_call(
+        self: Arc<Self>,
+        script: &'static Script,
+        (keys, arguments): (Vec<String>, Vec<Vec<u8>>),
+        landed: Landed,
+    ) {
+        let load = Command::new("SCRIPT").arg("LOAD").arg(&script.text);
+        let link = self.clone();
+        self.send(
+            &load,
+            Box::new(move |result| match result {
+                Ok(Reply::Error(error)) => landed(Err(of_server(&error))),
+                Ok(_) => link.call(script, &keys, &arguments, landed),
+                Err(_) => landed(Err(Trouble::refused("the server has forgotten its scripts"))),
+            }),
+        );
     }
 
-    /// Ends a connection, unless it has ended already.
-    fn give_up(&self, epoch: u64) {
-        self.given_up.send_if_modified(|last| {
-            let is_news = epoch > *last;
-            *last = epoch.max(*last);
-            is_news
-        });
-    }
-
-    fn epoch(&self) -> u64 {
-        match *lock(&self.state) {
-            State::Up { epoch, .. } | State::Down { epoch, .. } => epoch,
-        }
+    /// Runs a script, and awaits its answer.
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        script: &'static Script,
+        keys: &[String],
+        arguments: &[Vec<u8>],
+    ) -> Result<Vec<Reply>, Trouble> {
+        let (done, answer) = oneshot::channel();
+        self.call(script, keys, arguments, Box::new(|result| drop(done.send(result))));
+        answer.await.unwrap_or_else(|_| Err(closed()))
     }
 
     fn set(&self, state: State) {
@@ -189,17 +207,27 @@ impl Link {
     }
 }
 
-/// So that the first call does not pay for it.
-async fn load_scripts(connection: &mut MultiplexedConnection) -> Result<(), Trouble> {
-    for script in scripts::all() {
-        let command = redis::cmd("SCRIPT").arg("LOAD").arg(&script.text).to_owned();
-        let loaded = connection.req_packed_command(&command).await;
-        match loaded.map_err(|error| of_request(&error))? {
-            Value::ServerError(error) => return Err(of_server(&error)),
-            _ => continue,
+/// Asks on a connection that is not up yet.
+async fn ask(wire: &Wire, command: &Command) -> Result<Reply, Trouble> {
+    let (done, reply) = oneshot::channel();
+    wire.send(command, Box::new(|result| drop(done.send(result))));
+    reply.await.unwrap_or_else(|_| Err(closed()))
+}
+
+/// What a script answered, after the nonce.
+fn answer(reply: Reply, nonce: &str) -> Result<Vec<Reply>, Trouble> {
+    match reply {
+        Reply::Array(mut replies) if replies.first().and_then(Reply::text) == Some(nonce) => {
+            replies.remove(0);
+            Ok(replies)
         }
+        Reply::Error(error) => Err(of_server(&error)),
+        _ => Err(Trouble::unknown("the server gave the answer to another request")),
     }
-    Ok(())
+}
+
+pub(super) fn closed() -> Trouble {
+    Trouble::unknown("the client was closed")
 }
 
 #[expect(clippy::disallowed_methods, reason = "the I/O thread waits before it connects again")]

@@ -1,9 +1,8 @@
 //! Each operation's part of a script's arguments and answers. Positions are known here alone.
 
-use redis::Value;
-
 use super::batch::Batched;
 use super::keys;
+use super::resp::Reply;
 use super::scripts::{ACQUIRE, CANCEL, RELEASE, RENEW, Script};
 use crate::core::fence::Fence;
 use crate::core::moment::Moment;
@@ -31,26 +30,26 @@ impl Batched for AcquireRequest {
         into.push(wish(self).into());
     }
 
-    fn read(value: &Value) -> Option<Acquired> {
-        let values = array(value)?;
-        match (number(values.first()?)?, values) {
+    fn read(reply: &Reply) -> Option<Acquired> {
+        let replies = reply.array()?;
+        match (replies.first()?.number()?, replies) {
             (1, [_, fence, fences, lease, at]) => Some(Acquired::Granted(Grant {
-                fence: Fence::from_value(number(fence)?),
-                fences: number(fences)? as u32,
-                lease: Duration::from_micros(number(lease)?),
-                at: Moment::from_micros(number(at)?),
+                fence: Fence::from_value(fence.number()?),
+                fences: fences.number()? as u32,
+                lease: Duration::from_micros(lease.number()?),
+                at: Moment::from_micros(at.number()?),
             })),
             (2, [_, ahead, free_in, at]) => Some(Acquired::Queued(Standing {
-                ahead: number(ahead)? as u32,
-                free_in: Duration::from_micros(number(free_in)?),
-                at: Moment::from_micros(number(at)?),
+                ahead: ahead.number()? as u32,
+                free_in: Duration::from_micros(free_in.number()?),
+                at: Moment::from_micros(at.number()?),
             })),
             (3, _) => Some(Acquired::Busy),
             (4, [_, shape]) => {
-                let (kind, limit) = read_shape(&text(shape)?)?;
+                let (kind, limit) = read_shape(shape.text()?)?;
                 Some(Acquired::Mismatch { kind, limit })
             }
-            (5, [_, held]) => Some(Acquired::Upgrade { held: number(held)? as u32 }),
+            (5, [_, held]) => Some(Acquired::Upgrade { held: held.number()? as u32 }),
             _ => None,
         }
     }
@@ -112,8 +111,8 @@ impl Batched for Renewal {
         into.push(self.lease.duration().as_millis().to_string().into());
     }
 
-    fn read(value: &Value) -> Option<Renewed> {
-        Some(if number(value)? == 1 { Renewed::Extended } else { Renewed::NotHeld })
+    fn read(reply: &Reply) -> Option<Renewed> {
+        Some(if reply.number()? == 1 { Renewed::Extended } else { Renewed::NotHeld })
     }
 }
 
@@ -138,10 +137,10 @@ impl Batched for ReleaseRequest {
         });
     }
 
-    fn read(value: &Value) -> Option<ReleaseOutcome> {
-        match value {
-            Value::Int(-1) => Some(ReleaseOutcome::NotHeld),
-            Value::Int(remaining) => {
+    fn read(reply: &Reply) -> Option<ReleaseOutcome> {
+        match reply {
+            Reply::Integer(-1) => Some(ReleaseOutcome::NotHeld),
+            Reply::Integer(remaining) => {
                 Some(ReleaseOutcome::Released { remaining: u32::try_from(*remaining).ok()? })
             }
             _ => None,
@@ -165,30 +164,7 @@ impl Batched for CancelRequest {
         into.push(format!("{:x}", self.entry.number).into());
     }
 
-    fn read(value: &Value) -> Option<()> {
-        number(value).map(drop)
-    }
-}
-
-pub(super) fn array(value: &Value) -> Option<&[Value]> {
-    match value {
-        Value::Array(values) => Some(values),
-        _ => None,
-    }
-}
-
-pub(super) fn number(value: &Value) -> Option<u64> {
-    match value {
-        Value::Int(number) => u64::try_from(*number).ok(),
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse().ok(),
-        _ => None,
-    }
-}
-
-pub(super) fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        Value::SimpleString(text) => Some(text.clone()),
-        _ => None,
+    fn read(reply: &Reply) -> Option<()> {
+        reply.number().map(drop)
     }
 }

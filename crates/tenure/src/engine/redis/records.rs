@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use redis::Value;
-
 use super::keys;
-use super::operations::{array, number, read_shape, text};
+use super::operations::read_shape;
+use super::resp::Reply;
 use super::subscriber::read_entry;
 use crate::core::fence::Fence;
 use crate::core::name::LockName;
@@ -17,54 +16,54 @@ use crate::info::{About, ForceRecord, HolderInfo, LockInfo, WaiterInfo};
 pub(super) type Clients = HashMap<String, About>;
 
 /// A lock as `inspect.lua` tells it, with the clients it names.
-pub(super) fn lock(name: LockName, value: &Value, clients: &Clients) -> Option<LockInfo> {
-    let [shape, holders, waiting, waiters, record] = array(value)? else { return None };
-    let shape = text(shape)?;
+pub(super) fn lock(name: LockName, value: &Reply, clients: &Clients) -> Option<LockInfo> {
+    let [shape, holders, waiting, waiters, record] = value.array()? else { return None };
+    let shape = shape.text()?;
     let mut info = LockInfo::free(name.clone());
     if !shape.is_empty() {
         let (kind, limit) = read_shape(&shape)?;
         (info.kind, info.limit) = (Some(kind), limit);
     }
-    info.holders = array(holders)?.iter().map(|it| holder(it, clients)).collect::<Option<_>>()?;
+    info.holders = holders.array()?.iter().map(|it| holder(it, clients)).collect::<Option<_>>()?;
     info.holders.sort_by_key(|holder| holder.fence);
-    info.waiting = number(waiting)? as usize;
-    info.waiters = array(waiters)?.iter().map(|it| waiter(it, clients)).collect::<Option<_>>()?;
-    info.forced = forced(name, &text(record)?);
+    info.waiting = waiting.number()? as usize;
+    info.waiters = waiters.array()?.iter().map(|it| waiter(it, clients)).collect::<Option<_>>()?;
+    info.forced = forced(name, record.text()?);
     Some(info)
 }
 
 /// The ids of the clients that a lock names.
-pub(super) fn clients(value: &Value) -> Vec<String> {
-    let Some([_, holders, _, waiters, _]) = array(value) else { return Vec::new() };
-    let of = |list: &Value, place: usize| {
-        let rows = array(list).unwrap_or_default().iter();
-        rows.filter_map(|row| text(array(row)?.get(place)?)).collect::<Vec<_>>()
+pub(super) fn clients(value: &Reply) -> Vec<String> {
+    let Some([_, holders, _, waiters, _]) = value.array() else { return Vec::new() };
+    let of = |list: &Reply, place: usize| {
+        let rows = list.array().unwrap_or_default().iter();
+        rows.filter_map(|row| Some(row.array()?.get(place)?.text()?.to_owned())).collect::<Vec<_>>()
     };
     [of(holders, 5), of(waiters, 3)].concat()
 }
 
-fn holder(value: &Value, clients: &Clients) -> Option<HolderInfo> {
-    let [owner, permits, entries, fence, left, client, note] = array(value)? else { return None };
-    let fence = number(fence)?;
+fn holder(value: &Reply, clients: &Clients) -> Option<HolderInfo> {
+    let [owner, permits, entries, fence, left, client, note] = value.array()? else { return None };
+    let fence = fence.number()?;
     Some(HolderInfo {
-        owner: text(owner)?.parse().ok()?,
-        about: about(&text(client)?, &text(note)?, clients),
-        permits: number(permits)? as u32,
-        entries: number(entries)? as u32,
+        owner: owner.text()?.parse().ok()?,
+        about: about(client.text()?, note.text()?, clients),
+        permits: permits.number()? as u32,
+        entries: entries.number()? as u32,
         fence: Fence::from_value(fence),
         // A fence is the time of its grant, unless grants come faster than microseconds.
         since: calendar(fence),
-        lease_left: Duration::from_micros(number(left)?),
+        lease_left: Duration::from_micros(left.number()?),
     })
 }
 
-fn waiter(value: &Value, clients: &Clients) -> Option<WaiterInfo> {
-    let [entry, permits, since, client, note] = array(value)? else { return None };
+fn waiter(value: &Reply, clients: &Clients) -> Option<WaiterInfo> {
+    let [entry, permits, since, client, note] = value.array()? else { return None };
     Some(WaiterInfo {
-        owner: read_entry(&text(entry)?)?.owner,
-        about: about(&text(client)?, &text(note)?, clients),
-        permits: number(permits)? as u32,
-        since: calendar(number(since)?),
+        owner: read_entry(entry.text()?)?.owner,
+        about: about(client.text()?, note.text()?, clients),
+        permits: permits.number()? as u32,
+        since: calendar(since.number()?),
     })
 }
 

@@ -27,7 +27,7 @@ script!(FORCE, "force.lua");
 impl Script {
     fn new(operation: &str) -> Self {
         let text = operation.replace("--@ lock.lua", include_str!("lua/lock.lua"));
-        let hash = redis::Script::new(&text).get_hash().to_owned();
+        let hash = sha1_smol::Sha1::from(&text).digest().to_string();
         Self { text, hash }
     }
 }

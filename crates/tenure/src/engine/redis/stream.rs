@@ -1,11 +1,9 @@
 //! Sockets to a server: told to send at once, and to notice a dead peer.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::io;
 use std::time::Duration;
 
 use rustix::net::sockopt;
-use tokio::io::{self, AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::address::Place;
@@ -13,12 +11,16 @@ use crate::error::Trouble;
 
 /// How long the kernel keeps trying to deliver before it gives the connection up, in
 /// milliseconds. Below a third of the default lease.
+#[cfg(target_os = "linux")]
 const USER_TIMEOUT: u32 = 5_000;
 
 /// How long a connection may be silent before the kernel asks whether the peer is there.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
-/// A socket of either kind.
+/// How much is read at once.
+const CHUNK: usize = 64 * 1024;
+
+/// A socket of either kind. Any thread may write; one reads.
 pub(super) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
@@ -46,42 +48,39 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+impl Stream {
+    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write(bytes),
+            Self::Unix(stream) => stream.try_write(bytes),
         }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_flush(context),
-            Self::Unix(stream) => Pin::new(stream).poll_flush(context),
+    pub(super) async fn writable(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.writable().await,
+            Self::Unix(stream) => stream.writable().await,
         }
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+    /// Reads what is there, at the end of `into`; zero when the peer has closed.
+    pub(super) async fn read(&self, into: &mut Vec<u8>) -> io::Result<usize> {
+        loop {
+            into.reserve(CHUNK);
+            let read = match self {
+                Self::Tcp(stream) => {
+                    stream.readable().await?;
+                    stream.try_read_buf(into)
+                }
+                Self::Unix(stream) => {
+                    stream.readable().await?;
+                    stream.try_read_buf(into)
+                }
+            };
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
         }
     }
 }

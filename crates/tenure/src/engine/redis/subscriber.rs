@@ -6,14 +6,14 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use redis::aio::{PubSub, PubSubSink, PubSubStream};
 use tokio::sync::Notify;
 
 use super::address::Address;
-use super::link::{CONNECT_TIME, RECONNECT, RESPONSE_TIME, pause};
-use super::trouble::of_connecting;
-use super::{keys, stream};
+use super::keys;
+use super::link::{CONNECT_TIME, RECONNECT, pause};
+use super::resp::{self, Command, Reply};
+use super::stream::{self, Stream};
+use super::wire::RESPONSE_TIME;
 use crate::core::fence::Fence;
 use crate::core::moment::Moment;
 use crate::engine::{Grant, Listener, Wakeup};
@@ -51,7 +51,8 @@ impl Subscriber {
     /// Resolves when the first attempt to subscribe has ended.
     pub(super) async fn first_attempt(&self) -> Result<(), Trouble> {
         loop {
-            let changed = self.changed.notified();
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
             if let Some(result) = lock(&self.first).clone() {
                 return result;
             }
@@ -63,51 +64,65 @@ impl Subscriber {
     pub(super) async fn keep_up(self: Arc<Self>) {
         let mut delays = RECONNECT.delays(crate::owner::unique_number());
         loop {
-            let subscribed = self.subscribe().await;
+            let place = &self.address.place;
+            let slow = |_| Trouble::refused(format!("{place} was silent for {CONNECT_TIME:?}"));
+            let subscribing = tokio::time::timeout(CONNECT_TIME, self.subscribe());
+            let subscribed = subscribing.await.map_err(slow).and_then(|result| result);
             let is_first = self.note_first(subscribed.as_ref().map(drop).map_err(Clone::clone));
-            if let Ok((sink, messages)) = subscribed {
+            if let Ok(ear) = subscribed {
                 delays = RECONNECT.delays(crate::owner::unique_number());
                 if !is_first {
                     self.wake(Wakeup::Missed);
                 }
-                self.hear(sink, messages).await;
+                self.hear(ear).await;
             }
             pause(delays.next()).await;
         }
     }
 
-    async fn subscribe(&self) -> Result<(PubSubSink, PubSubStream), Trouble> {
-        let place = &self.address.place;
-        let subscribing = async {
-            let stream = stream::open(place).await?;
-            let failed = |error| of_connecting(place, &error);
-            let pubsub = PubSub::new(&self.address.user, stream).await.map_err(failed)?;
-            let (mut sink, messages) = pubsub.split();
-            sink.subscribe(&self.channel).await.map_err(failed)?;
-            Ok((sink, messages))
-        };
-        let slow = |_| Trouble::refused(format!("{place} did not answer within {CONNECT_TIME:?}"));
-        tokio::time::timeout(CONNECT_TIME, subscribing).await.map_err(slow)?
+    async fn subscribe(&self) -> Result<Ear, Trouble> {
+        let mut ear = Ear { stream: stream::open(&self.address.place).await?, bytes: Vec::new() };
+        let subscribe = Command::new("SUBSCRIBE").arg(&self.channel);
+        for command in self.address.greeting().into_iter().chain([subscribe]) {
+            ear.say(&command).await?;
+            if let Reply::Error(error) = ear.next().await? {
+                let place = &self.address.place;
+                return Err(Trouble::refused(format!("could not listen to {place}: {error}")));
+            }
+        }
+        Ok(ear)
     }
 
     /// Passes messages on until the connection is lost.
-    async fn hear(&self, mut sink: PubSubSink, mut messages: PubSubStream) {
+    async fn hear(&self, mut ear: Ear) {
+        let mut is_asked = false;
         loop {
-            tokio::select! {
-                message = messages.next() => match message {
-                    Some(message) => match read(&String::from_utf8_lossy(message.get_payload_bytes())) {
-                        Some(wakeup) => self.wake(wakeup),
-                        None => tracing::warn!("a message on our channel is not understood"),
-                    },
-                    None => return,
-                },
-                () = pause(PING_EVERY) => {
-                    let ping = sink.ping::<redis::Value>();
-                    if !matches!(tokio::time::timeout(RESPONSE_TIME, ping).await, Ok(Ok(_))) {
+            let patience = if is_asked { RESPONSE_TIME } else { PING_EVERY };
+            match tokio::time::timeout(patience, ear.next()).await {
+                Ok(Ok(reply)) => {
+                    is_asked = false;
+                    self.pass_on(&reply);
+                }
+                Ok(Err(_)) => return,
+                Err(_) if is_asked => return,
+                Err(_) => {
+                    is_asked = true;
+                    if ear.say(&Command::new("PING")).await.is_err() {
                         return;
                     }
                 }
             }
+        }
+    }
+
+    fn pass_on(&self, reply: &Reply) {
+        let Some([kind, _, message]) = reply.array() else { return };
+        if kind.text() != Some("message") {
+            return;
+        }
+        match message.text().and_then(read) {
+            Some(wakeup) => self.wake(wakeup),
+            None => tracing::warn!("a message on our channel is not understood"),
         }
     }
 
@@ -125,6 +140,52 @@ impl Subscriber {
         let listener = lock(&self.listener).clone();
         if let Some(listener) = listener.and_then(|listener| listener.upgrade()) {
             listener.wake(wakeup);
+        }
+    }
+}
+
+/// A connection that mostly listens.
+struct Ear {
+    stream: Stream,
+    bytes: Vec<u8>,
+}
+
+impl Ear {
+    async fn say(&mut self, command: &Command) -> Result<(), Trouble> {
+        let mut bytes = Vec::new();
+        command.write(&mut bytes);
+        while !bytes.is_empty() {
+            let written = match self.stream.writable().await {
+                Ok(()) => self.stream.try_write(&bytes),
+                Err(error) => Err(error),
+            };
+            match written {
+                Ok(written) => drop(bytes.drain(..written)),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(Trouble::refused(error.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next reply or message. Dropped in between, nothing is lost.
+    async fn next(&mut self) -> Result<Reply, Trouble> {
+        loop {
+            match resp::read(&self.bytes) {
+                Ok(Some((reply, length))) => {
+                    self.bytes.drain(..length);
+                    return Ok(reply);
+                }
+                Ok(None) => {}
+                Err(resp::Garbled) => {
+                    return Err(Trouble::refused("the server does not speak RESP"));
+                }
+            }
+            match self.stream.read(&mut self.bytes).await {
+                Ok(0) => return Err(Trouble::refused("the server hung up")),
+                Ok(_) => {}
+                Err(error) => return Err(Trouble::refused(error.to_string())),
+            }
         }
     }
 }

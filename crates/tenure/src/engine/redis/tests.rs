@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::test_runner::{Config, TestCaseError};
-use redis::{Connection, Value};
 use tenure_testkit::Server;
+use tenure_testkit::resp::Connection;
 
 use super::batch::Batched;
+use super::resp::Reply;
 use super::scripts::{self, Script};
 use super::*;
 use crate::core::lease::Lease;
@@ -32,14 +33,11 @@ struct Twins {
 
 impl Twins {
     fn new(server: &Server) -> Self {
-        let open = || redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+        let open = || server.connect().unwrap();
         let (mut connection, mut ear) = (open(), open());
-        redis::cmd("FLUSHALL").exec(&mut connection).unwrap();
-        ear.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        connection.command(&["FLUSHALL"]).unwrap();
         let client = format!("{:016x}", crate::owner::unique_number());
-        let subscribe =
-            redis::cmd("SUBSCRIBE").arg(format!("{}{client}", keys::CHANNEL)).to_owned();
-        subscribe.exec(&mut ear).unwrap();
+        ear.command(&["SUBSCRIBE", &format!("{}{client}", keys::CHANNEL)]).unwrap();
         Self {
             table: Table::default(),
             connection,
@@ -143,11 +141,8 @@ impl Twins {
         let record = format!("{} a%20test", records::client(&self.about));
         let arguments = [expected.into(), record.into(), b"60000".to_vec()];
         let values = self.call(&scripts::FORCE, keys::lock(&request.name), &arguments);
-        let mut taken: Vec<Owner> = operations::array(&values[0])
-            .unwrap_or_default()
-            .iter()
-            .filter_map(|owner| operations::text(owner)?.parse().ok())
-            .collect();
+        let taken = values[0].array().unwrap_or_default().iter();
+        let mut taken: Vec<Owner> = taken.filter_map(|owner| owner.text()?.parse().ok()).collect();
         let mut owners = match outcome {
             ForceOutcome::Released(owners) => owners,
             ForceOutcome::NotHeld => Vec::new(),
@@ -163,10 +158,9 @@ impl Twins {
         let mut expected: Vec<_> = effects.into_iter().map(|(_, wakeup)| wakeup).collect();
         let mut heard = Vec::new();
         for _ in &expected {
-            let message = self.ear.recv_response().map_err(|error| error.to_string())?;
-            let message = redis::Msg::from_owned_value(message).ok_or("no message")?;
-            let text = String::from_utf8_lossy(message.get_payload_bytes()).into_owned();
-            heard.push(subscriber::read(&text).ok_or(text)?);
+            let message = convert(self.ear.read().map_err(|error| error.to_string())?);
+            let text = message.array().and_then(|words| words.last()?.text()).unwrap_or_default();
+            heard.push(subscriber::read(text).ok_or(text)?);
         }
         let order = |wakeup: &Wakeup| match wakeup {
             Wakeup::Lost { owner, .. } => (0, Some(*owner)),
@@ -195,17 +189,17 @@ impl Twins {
         same("state", &info, &expected)
     }
 
-    fn call(&mut self, script: &Script, key: String, arguments: &[Vec<u8>]) -> Vec<Value> {
+    fn call(&mut self, script: &Script, key: String, arguments: &[Vec<u8>]) -> Vec<Reply> {
         let micros = self.now.as_micros();
-        let clock = [("test:s", micros / 1_000_000), ("test:us", micros % 1_000_000)];
-        let text =
-            script.text.replace("redis.call('TIME')", "redis.call('MGET', 'test:s', 'test:us')");
-        let mut command = redis::cmd("EVAL");
-        command.arg(text).arg(1).arg(key).arg("nonce").arg(&self.client).arg(keys::CHANNEL);
-        command.arg(3_600_000).arg(arguments);
-        redis::cmd("MSET").arg(&clock).exec(&mut self.connection).unwrap();
-        match command.query(&mut self.connection).unwrap() {
-            Value::Array(values) => values[1..].to_vec(),
+        let (seconds, rest) = ((micros / 1_000_000).to_string(), (micros % 1_000_000).to_string());
+        self.connection.command(&["MSET", "test:s", &seconds, "test:us", &rest]).unwrap();
+        let clock = "redis.call('MGET', 'test:s', 'test:us')";
+        let text = script.text.replace("redis.call('TIME')", clock);
+        let words = ["EVAL", &text, "1", &key, "nonce", &self.client, keys::CHANNEL, "3600000"];
+        let words = words.iter().map(|word| word.as_bytes());
+        let words: Vec<_> = words.chain(arguments.iter().map(Vec::as_slice)).collect();
+        match convert(self.connection.command(&words).unwrap()) {
+            Reply::Array(replies) => replies[1..].to_vec(),
             other => panic!("{other:?}"),
         }
     }
@@ -213,6 +207,20 @@ impl Twins {
     fn entry(&self, owner: u8, number: u8) -> Entry {
         let number = if owner.is_multiple_of(2) { 0 } else { number + 1 };
         Entry { owner: self.owners[usize::from(owner)], number: number.into() }
+    }
+}
+
+/// A reply as the engine sees it, from one as the test sees it.
+fn convert(reply: tenure_testkit::resp::Reply) -> Reply {
+    use tenure_testkit::resp::Reply as Plain;
+    match reply {
+        Plain::Simple(text) => Reply::Status(text),
+        Plain::Error(text) => Reply::Error(text),
+        Plain::Integer(number) => Reply::Integer(number),
+        Plain::Bulk(Some(bytes)) => Reply::Text(bytes),
+        Plain::Array(Some(replies)) => Reply::Array(replies.into_iter().map(convert).collect()),
+        Plain::Bulk(None) | Plain::Array(None) => Reply::Nil,
+        other => panic!("not of version 2: {other:?}"),
     }
 }
 

@@ -1,8 +1,6 @@
-//! What an error of the client library means: refused, or unknown (I6).
+//! What an error of the server means: refused, or unknown (I6).
 
-use redis::{RedisError, ServerError, Value};
-
-use super::address::Place;
+use super::resp::Reply;
 use crate::error::Trouble;
 
 /// What a server says before it does anything. All else may have come midway.
@@ -26,28 +24,28 @@ const REFUSALS: &[&str] = &[
 ];
 
 /// The server answered a script with an error.
-pub(super) fn of_server(error: &ServerError) -> Trouble {
-    let code = error.code();
-    let what = match error.details() {
-        Some(details) => format!("the server said {code}: {details}"),
-        None => format!("the server said {code}"),
-    };
-    // Scripts check before they write, and a script that was stopped by memory, rights or role
-    // says so in its text.
-    let is_refusal = |it: &&str| code == *it || what.contains(&format!("-{it} "));
+pub(super) fn of_server(error: &str) -> Trouble {
+    let what = format!("the server said: {error}");
+    let code = error.split(' ').next().unwrap_or_default();
+    // Scripts look before they write. Older servers put the code of what stopped a script into the
+    // text, behind a dash.
+    let is_refusal = |it: &&str| code == *it || error.contains(&format!(" -{it} "));
     if REFUSALS.iter().any(is_refusal) { Trouble::refused(what) } else { Trouble::unknown(what) }
 }
 
-/// A request got no answer from the server.
-pub(super) fn of_request(error: &RedisError) -> Trouble {
-    Trouble::unknown(error.to_string())
+pub(super) fn is_missing_script(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"))
 }
 
-/// Logging in failed: nothing was asked for yet.
-pub(super) fn of_connecting(place: &Place, error: &RedisError) -> Trouble {
-    Trouble::refused(format!("could not log in to {place}: {error}"))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-pub(super) fn is_missing_script(value: &Value) -> bool {
-    matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")
+    #[test]
+    fn refusals_are_told_from_errors_midway() {
+        assert!(!of_server("OOM command not allowed when used memory > 'maxmemory'.").is_unknown());
+        let older = "ERR Error running script (call to f_12): @user_script:9: -READONLY You can't";
+        assert!(!of_server(older).is_unknown());
+        assert!(of_server("ERR user_script:3: attempt to index a nil value").is_unknown());
+    }
 }

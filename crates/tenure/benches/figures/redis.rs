@@ -1,0 +1,181 @@
+//! The Redis engine: each figure a ratio within one run, against the same server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tenure::Tenure;
+use tenure::blocking::block_on;
+use tenure_testkit::Server;
+use tenure_testkit::resp::{Connection, Reply};
+
+use super::memory::{now, pause};
+
+const ROUNDS: usize = 9;
+
+fn server() -> Server {
+    Server::builder().on_port().start()
+}
+
+fn client(server: &Server) -> Tenure {
+    block_on(Tenure::connect(&server.url())).expect("a client")
+}
+
+/// Tells the single measurements, to whoever asks for them.
+fn talk(sentence: &str) {
+    if std::env::var_os("TENURE_BENCH_TALK").is_some() {
+        eprintln!("{sentence}");
+    }
+}
+
+/// Microseconds of one PING on a plain connection.
+fn ping(connection: &mut Connection, count: u32) -> f64 {
+    let started = now();
+    for _ in 0..count {
+        connection.command(&["PING"]).expect("a pong");
+    }
+    started.elapsed().as_secs_f64() * 1e6 / f64::from(count)
+}
+
+/// Uncontended acquire and release by one caller, over two PINGs of a plain connection.
+pub(crate) fn pair_latency() -> Vec<f64> {
+    let server = server();
+    let (tenure, mut plain) = (client(&server), server.connect().expect("a connection"));
+    let lock = tenure.lock("orders/42");
+    let pairs = 3_000;
+    let round = |plain: &mut Connection| {
+        let before = ping(plain, pairs);
+        let started = now();
+        block_on(async {
+            for _ in 0..pairs {
+                let guard = lock.acquire().await.expect("a free lock");
+                guard.release().await.expect("a release");
+            }
+        });
+        let pair = started.elapsed().as_secs_f64() * 1e6 / f64::from(pairs);
+        let after = ping(plain, pairs);
+        talk(&format!("ping {before:.1} µs, pair {pair:.1} µs, ping {after:.1} µs"));
+        pair / (before + after)
+    };
+    round(&mut plain);
+    (0..ROUNDS).map(|_| round(&mut plain)).collect()
+}
+
+/// Pairs per second of 512 tasks on names of their own, over what a plain connection gets from the
+/// same two scripts, one call each, 512 at a time.
+pub(crate) fn pair_throughput() -> Vec<f64> {
+    let server = server();
+    let mut plain = Plain::new(&server);
+    let tenure = client(&server);
+    let round = |plain: &mut Plain| {
+        let before = plain.pairs_per_second();
+        let ours = pairs_per_second(&tenure, 512);
+        let after = plain.pairs_per_second();
+        talk(&format!("plain {before:.0}/s, ours {ours:.0}/s, plain {after:.0}/s"));
+        ours / ((before + after) / 2.0)
+    };
+    round(&mut plain);
+    (0..5).map(|_| round(&mut plain)).collect()
+}
+
+/// Pairs per second of so many tasks, each with a name of its own.
+fn pairs_per_second(tenure: &Tenure, tasks: usize) -> f64 {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let pairs = Arc::new(AtomicU64::new(0));
+    let stop = Arc::new(AtomicBool::new(false));
+    for task in 0..tasks {
+        let lock = tenure.lock(format!("orders/{task}"));
+        let (pairs, stop) = (pairs.clone(), stop.clone());
+        runtime.spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let guard = lock.acquire().await.expect("a free lock");
+                guard.release().await.expect("a release");
+                pairs.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    let end = std::thread::spawn({
+        let (stop, pairs) = (stop.clone(), pairs.clone());
+        move || {
+            pause(Duration::from_millis(200));
+            let (started, before) = (now(), pairs.load(Ordering::Relaxed));
+            pause(Duration::from_secs(1));
+            let count = pairs.load(Ordering::Relaxed) - before;
+            let rate = count as f64 / started.elapsed().as_secs_f64();
+            stop.store(true, Ordering::Relaxed);
+            rate
+        }
+    });
+    runtime.block_on(async {
+        while !stop.load(Ordering::Relaxed) {
+            tokio::task::yield_now().await;
+        }
+    });
+    end.join().expect("a rate")
+}
+
+/// A connection that sends the scripts as they are, many at a time.
+struct Plain {
+    connection: Connection,
+    acquire: String,
+    release: String,
+}
+
+impl Plain {
+    fn new(server: &Server) -> Self {
+        let mut connection = server.connect().expect("a connection");
+        let mut load = |text: &str| match connection.command(&["SCRIPT", "LOAD", text]) {
+            Ok(reply) => reply.text().expect("a hash"),
+            Err(error) => panic!("{error}"),
+        };
+        let lua = |operation: &str| {
+            operation.replace("--@ lock.lua", include_str!("../../src/engine/redis/lua/lock.lua"))
+        };
+        let acquire = load(&lua(include_str!("../../src/engine/redis/lua/acquire.lua")));
+        let release = load(&lua(include_str!("../../src/engine/redis/lua/release.lua")));
+        Self { connection, acquire, release }
+    }
+
+    fn pairs_per_second(&mut self) -> f64 {
+        let started = now();
+        let mut pairs = 0;
+        while started.elapsed() < Duration::from_millis(700) {
+            for number in 0..512 {
+                self.send(true, number);
+            }
+            (0..512).for_each(|_| self.expect_done());
+            for number in 0..512 {
+                self.send(false, number);
+            }
+            (0..512).for_each(|_| self.expect_done());
+            pairs += 512;
+        }
+        f64::from(pairs) / started.elapsed().as_secs_f64()
+    }
+
+    fn send(&mut self, acquire: bool, number: u32) {
+        let key = format!("tenure:{{plain/{number}}}");
+        let owner = "0123456789abcdef0123456789abcdef";
+        let hash = if acquire { &self.acquire } else { &self.release };
+        let mut words = vec![
+            "EVALSHA",
+            hash,
+            "1",
+            &key,
+            "1",
+            "c0ffee00c0ffee00",
+            "tenure:wake:",
+            "3600000",
+            owner,
+        ];
+        words.extend(if acquire { &["30000", "0 m1 1 15000 3000 33 "][..] } else { &["-"] });
+        self.connection.send(&words).expect("sent");
+    }
+
+    fn expect_done(&mut self) {
+        match self.connection.read().expect("a reply") {
+            Reply::Array(Some(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What is asked of the server beyond operations that travel together: renewals, and looking at
+//! locks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::batch::{self, Batched};
+use super::link::Link;
+use super::records::{self, Clients};
+use super::resp::{Command, Reply};
+use super::{keys, scripts, trouble};
+use crate::core::name::LockName;
+use crate::engine::{ForceOutcome, ForceRequest, ListRequest, Renewal, Renewed};
+use crate::error::Trouble;
+use crate::info::{About, LockInfo};
+
+/// How long a fence outlives its lock. It guards against a clock set back by less than that;
+/// names are often used once, and a longer time would fill the server.
+const RETENTION: Duration = Duration::from_secs(3600);
+
+/// How long the record of a forced release is kept.
+const RECORD_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How long a client is remembered that is not heard of: longer than any lease.
+pub(super) const CLIENT_KEPT: Duration = Duration::from_secs(25 * 3600);
+
+/// A server, and who we are to it.
+pub(super) struct Server {
+    pub(super) commands: Arc<Link>,
+    /// A renewal must not stand behind other traffic.
+    pub(super) renewals: Arc<Link>,
+    pub(super) client: String,
+    pub(super) about: About,
+}
+
+impl Server {
+    /// The arguments that every script gets first, after the nonce.
+    pub(super) fn common(&self) -> Vec<Vec<u8>> {
+        let retention = RETENTION.as_millis().to_string();
+        vec![self.client.clone().into(), keys::CHANNEL.into(), retention.into()]
+    }
+
+    /// Says who this client is, for those who look at its locks.
+    pub(super) async fn introduce(&self) -> Result<(), Trouble> {
+        let kept = CLIENT_KEPT.as_millis().to_string();
+        let who = records::client(&self.about);
+        let command = Command::new("SET").arg(keys::client(&self.client)).arg(who);
+        self.ask(&command.arg("PX").arg(kept)).await.map(drop)
+    }
+
+    pub(super) async fn renew(&self, renewals: Vec<Renewal>) -> Result<Vec<Renewed>, Trouble> {
+        if renewals.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut arguments = self.common();
+        renewals.iter().for_each(|renewal| renewal.arguments(&mut arguments));
+        let keys: Vec<_> = renewals.iter().map(Batched::key).collect();
+        let replies = self.renewals.run(Renewal::script(), &keys, &arguments).await?;
+        let mut replies = replies.into_iter();
+        renewals.iter().map(|_| batch::read::<Renewal>(replies.next())).collect()
+    }
+
+    pub(super) async fn inspect(
+        &self,
+        names: &[LockName],
+        waiters: usize,
+    ) -> Result<Vec<LockInfo>, Trouble> {
+        let mut arguments = self.common();
+        arguments.push(waiters.to_string().into());
+        let keys: Vec<_> = names.iter().map(keys::lock).collect();
+        let replies = self.commands.run(&scripts::INSPECT, &keys, &arguments).await?;
+        let clients = self.clients(replies.iter().flat_map(records::clients).collect()).await?;
+        let infos = names.iter().zip(&replies).map(|(name, reply)| match reply {
+            Reply::Error(error) => Err(trouble::of_server(error)),
+            reply => records::lock(name.clone(), reply, &clients).ok_or_else(not_understood),
+        });
+        infos.collect()
+    }
+
+    /// Who the clients with these ids are.
+    async fn clients(&self, mut ids: Vec<String>) -> Result<Clients, Trouble> {
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.is_empty() {
+            return Ok(Clients::new());
+        }
+        let mut command = Command::new("MGET");
+        ids.iter().for_each(|id| command.push(keys::client(id)));
+        let reply = self.ask(&command).await?;
+        let told = ids.into_iter().zip(reply.array().ok_or_else(not_understood)?);
+        let known = told
+            .filter_map(|(id, who)| Some((id, records::read_client(&mut who.text()?.split(' '))?)));
+        Ok(known.collect())
+    }
+
+    /// Locks that are held or wanted. Looks at every key of the server, in small steps.
+    pub(super) async fn list(&self, request: ListRequest) -> Result<Vec<LockInfo>, Trouble> {
+        let mut names = self.names(&request.prefix).await?;
+        names.sort_unstable();
+        names.dedup();
+        let mut infos = Vec::new();
+        for some in names.chunks(100) {
+            let seen = self.inspect(some, 0).await?;
+            infos.extend(seen.into_iter().filter(|info| info.kind.is_some()));
+            if infos.len() >= request.limit {
+                break;
+            }
+        }
+        infos.truncate(request.limit);
+        Ok(infos)
+    }
+
+    async fn names(&self, prefix: &str) -> Result<Vec<LockName>, Trouble> {
+        let mut names = Vec::new();
+        let mut cursor = "0".to_owned();
+        loop {
+            let command = Command::new("SCAN").arg(&cursor).arg("MATCH").arg(keys::pattern(prefix));
+            let reply = self.ask(&command.arg("COUNT").arg("1000")).await?;
+            let Some([next, found]) = reply.array() else { return Err(not_understood()) };
+            let found = found.array().ok_or_else(not_understood)?;
+            names.extend(found.iter().filter_map(|key| keys::name(key.text()?)));
+            cursor = next.text().ok_or_else(not_understood)?.to_owned();
+            if cursor == "0" {
+                return Ok(names);
+            }
+        }
+    }
+
+    pub(super) async fn force(&self, request: ForceRequest) -> Result<ForceOutcome, Trouble> {
+        let mut arguments = self.common();
+        let expected = request.expected.map(|owner| owner.to_string()).unwrap_or_default();
+        let record = format!("{} {}", records::client(&request.by), keys::encode(&request.reason));
+        arguments.extend([expected.into(), record.into()]);
+        arguments.push(RECORD_KEPT.as_millis().to_string().into());
+        let keys = [keys::lock(&request.name)];
+        let replies = self.commands.run(&scripts::FORCE, &keys, &arguments).await?;
+        let owners = match replies.first() {
+            Some(Reply::Error(error)) => return Err(trouble::of_server(error)),
+            Some(Reply::Array(owners)) => owners.iter(),
+            _ => return Err(not_understood()),
+        };
+        let owners: Option<Vec<_>> = owners.map(|owner| owner.text()?.parse().ok()).collect();
+        match owners.ok_or_else(not_understood)? {
+            owners if owners.is_empty() => Ok(ForceOutcome::NotHeld),
+            owners => Ok(ForceOutcome::Released(owners)),
+        }
+    }
+
+    /// Sends a command that must not fail.
+    async fn ask(&self, command: &Command) -> Result<Reply, Trouble> {
+        match self.commands.ask(command).await? {
+            Reply::Error(error) => Err(trouble::of_server(&error)),
+            reply => Ok(reply),
+        }
+    }
+}
+
+fn not_understood() -> Trouble {
+    Trouble::unknown("the server's answer is not understood")
+}
