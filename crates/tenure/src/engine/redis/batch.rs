@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 
 use super::link::{Link, closed};
-use super::resp::Reply;
+use super::resp::{Command, Reply};
 use super::scripts::Script;
 use super::trouble::of_server;
+use crate::core::name::LockName;
 use crate::engine::Answer;
 use crate::error::Trouble;
 use crate::sync::lock;
@@ -24,11 +25,11 @@ pub(super) trait Batched: Send + 'static {
     /// The script that performs it.
     fn script() -> &'static Script;
 
-    /// The lock's key.
-    fn key(&self) -> String;
+    /// The lock it is for.
+    fn name(&self) -> &LockName;
 
     /// Its part of the script's arguments.
-    fn arguments(&self, into: &mut Vec<Vec<u8>>);
+    fn arguments(&self, into: &mut Command);
 
     /// Its part of the script's answer.
     fn read(reply: &Reply) -> Option<Self::Outcome>;
@@ -38,7 +39,7 @@ pub(super) trait Batched: Send + 'static {
 pub(super) struct Batcher<O: Batched> {
     link: Arc<Link>,
     /// The arguments that every call begins with.
-    common: Vec<Vec<u8>>,
+    common: Arc<[String]>,
     gathered: Mutex<Gathered<O>>,
 }
 
@@ -53,7 +54,7 @@ struct Item<O: Batched> {
 }
 
 impl<O: Batched> Batcher<O> {
-    pub(super) fn new(link: Arc<Link>, common: Vec<Vec<u8>>) -> Arc<Self> {
+    pub(super) fn new(link: Arc<Link>, common: Arc<[String]>) -> Arc<Self> {
         let gathered = Gathered { waiting: Vec::new(), is_in_flight: false };
         Arc::new(Self { link, common, gathered: Mutex::new(gathered) })
     }
@@ -73,12 +74,11 @@ impl<O: Batched> Batcher<O> {
     }
 
     fn depart(self: &Arc<Self>, batch: Vec<Item<O>>) {
-        let mut arguments = self.common.clone();
-        batch.iter().for_each(|item| item.operation.arguments(&mut arguments));
-        let keys: Vec<_> = batch.iter().map(|item| item.operation.key()).collect();
+        let names = batch.iter().map(|item| item.operation.name());
+        let mut call = self.link.prepare(O::script(), names, &self.common);
+        batch.iter().for_each(|item| item.operation.arguments(&mut call.command));
         let batcher = self.clone();
-        let landed = Box::new(move |result| batcher.land(batch, result));
-        self.link.call(O::script(), &keys, &arguments, landed);
+        self.link.call(call, Box::new(move |result| batcher.land(batch, result)));
     }
 
     /// The answer is there: first the next call departs, then everyone is told.

@@ -10,12 +10,14 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
 use super::address::Address;
+use super::keys;
 use super::resp::{Command, Reply};
 use super::scripts::{self, Script};
 use super::stream;
 use super::trouble::{is_missing_script, of_server};
 use super::wire::{Done, Wire};
 use crate::core::backoff::Backoff;
+use crate::core::name::LockName;
 use crate::error::Trouble;
 use crate::sync::lock;
 
@@ -40,6 +42,13 @@ enum State {
     New,
     Up(Arc<Wire>),
     Down(Trouble),
+}
+
+/// A call of a script.
+pub(super) struct Call {
+    script: &'static Script,
+    nonce: String,
+    pub(super) command: Command,
 }
 
 /// Called with the part of a script's answer that comes after the nonce.
@@ -139,65 +148,49 @@ impl Link {
         reply.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// Runs a script, loading it where the server does not know it, and checks that the answer is
-    /// the one to this very call.
-    pub(super) fn call(
-        self: &Arc<Self>,
+    /// A call of a script on some locks, to which the operation's own arguments are added.
+    pub(super) fn prepare<'a>(
+        &self,
         script: &'static Script,
-        keys: &[String],
-        arguments: &[Vec<u8>],
-        landed: Landed,
-    ) {
+        names: impl ExactSizeIterator<Item = &'a LockName>,
+        common: &[String],
+    ) -> Call {
         let nonce = self.nonce.fetch_add(1, Ordering::Relaxed).to_string();
-        let evaluate = |name, script: &str| {
-            let mut command = Command::new(name).arg(script).arg(keys.len().to_string());
-            keys.iter().for_each(|key| command.push(key));
-            command.push(&nonce);
-            arguments.iter().for_each(|argument| command.push(argument));
-            command
-        };
-        let command = evaluate("EVALSHA", &script.hash);
-        let whole = (keys.to_vec(), arguments.to_vec());
-        let link = self.clone();
-        let expected = nonce.clone();
-        self.send(
-            &command,
-            Box::new(move |result| match result {
-                Ok(reply) if is_missing_script(&reply) => link.load_and_call(script, whole, landed),
-                Ok(reply) => landed(answer(reply, &expected)),
-                Err(trouble) => landed(Err(trouble)),
-            }),
-        );
+        let mut command = Command::new("EVALSHA").arg(&script.hash).arg(names.len().to_string());
+        names.for_each(|name| command.push(keys::lock(name)));
+        command.push(&nonce);
+        common.iter().for_each(|argument| command.push(argument));
+        Call { script, nonce, command }
     }
 
-    /// The server has forgotten its scripts: it is told this one, and asked again.
-    fn load_and_call(
-        self: Arc<Self>,
-        script: &'static Script,
-        (keys, arguments): (Vec<String>, Vec<Vec<u8>>),
-        landed: Landed,
-    ) {
-        let load = Command::new("SCRIPT").arg("LOAD").arg(&script.text);
-        let link = self.clone();
-        self.send(
-            &load,
-            Box::new(move |result| match result {
-                Ok(Reply::Error(error)) => landed(Err(of_server(&error))),
-                Ok(_) => link.call(script, &keys, &arguments, landed),
-                Err(_) => landed(Err(Trouble::refused("the server has forgotten its scripts"))),
-            }),
-        );
+    /// Runs a script, loading it where the server does not know it, and checks that the answer is
+    /// the one to this very call.
+    pub(super) fn call(self: &Arc<Self>, call: Call, landed: Landed) {
+        let (link, call) = (self.clone(), Arc::new(call));
+        let sent = call.clone();
+        let done = Box::new(move |result: Result<Reply, Trouble>| match result {
+            Ok(reply) if is_missing_script(&reply) => link.load_and_call(call, landed),
+            Ok(reply) => landed(answer(reply, &call.nonce)),
+            Err(trouble) => landed(Err(trouble)),
+        });
+        self.send(&sent.command, done);
+    }
+
+    /// The server has forgotten its scripts: it is told this one, and asked again, once.
+    fn load_and_call(self: Arc<Self>, call: Arc<Call>, landed: Landed) {
+        let load = Command::new("SCRIPT").arg("LOAD").arg(&call.script.text);
+        self.send(&load, Box::new(|_| ()));
+        let sent = call.clone();
+        let done = Box::new(move |result: Result<Reply, Trouble>| {
+            landed(result.and_then(|reply| answer(reply, &call.nonce)));
+        });
+        self.send(&sent.command, done);
     }
 
     /// Runs a script, and awaits its answer.
-    pub(super) async fn run(
-        self: &Arc<Self>,
-        script: &'static Script,
-        keys: &[String],
-        arguments: &[Vec<u8>],
-    ) -> Result<Vec<Reply>, Trouble> {
+    pub(super) async fn run(self: &Arc<Self>, call: Call) -> Result<Vec<Reply>, Trouble> {
         let (done, answer) = oneshot::channel();
-        self.call(script, keys, arguments, Box::new(|result| drop(done.send(result))));
+        self.call(call, Box::new(|result| drop(done.send(result))));
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 

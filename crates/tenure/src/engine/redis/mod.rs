@@ -96,7 +96,8 @@ impl RedisEngine {
             client: client.clone(),
         });
         let (running, ended) = oneshot::channel::<()>();
-        let (commands, common) = (&server.commands, server.common());
+        let commands = &server.commands;
+        let common: Arc<[String]> = server.common().into();
         let engine = Self {
             acquires: Batcher::new(commands.clone(), common.clone()),
             releases: Batcher::new(commands.clone(), common.clone()),

@@ -2,10 +2,11 @@
 
 use super::batch::Batched;
 use super::keys;
-use super::resp::Reply;
+use super::resp::{Command, Reply};
 use super::scripts::{ACQUIRE, CANCEL, RELEASE, RENEW, Script};
 use crate::core::fence::Fence;
 use crate::core::moment::Moment;
+use crate::core::name::LockName;
 use crate::core::shape::{Kind, Shape};
 use crate::engine::{
     AcquireRequest, Acquired, CancelRequest, Grant, ReleaseOutcome, ReleaseRequest, Renewal,
@@ -20,14 +21,14 @@ impl Batched for AcquireRequest {
         &ACQUIRE
     }
 
-    fn key(&self) -> String {
-        keys::lock(&self.name)
+    fn name(&self) -> &LockName {
+        &self.name
     }
 
-    fn arguments(&self, into: &mut Vec<Vec<u8>>) {
-        into.push(self.entry.owner.to_string().into());
-        into.push(self.lease.duration().as_millis().to_string().into());
-        into.push(wish(self).into());
+    fn arguments(&self, into: &mut Command) {
+        into.push(self.entry.owner.to_string());
+        into.push(self.lease.duration().as_millis().to_string());
+        into.push(wish(self));
     }
 
     fn read(reply: &Reply) -> Option<Acquired> {
@@ -102,13 +103,13 @@ impl Batched for Renewal {
         &RENEW
     }
 
-    fn key(&self) -> String {
-        keys::lock(&self.name)
+    fn name(&self) -> &LockName {
+        &self.name
     }
 
-    fn arguments(&self, into: &mut Vec<Vec<u8>>) {
-        into.push(self.owner.to_string().into());
-        into.push(self.lease.duration().as_millis().to_string().into());
+    fn arguments(&self, into: &mut Command) {
+        into.push(self.owner.to_string());
+        into.push(self.lease.duration().as_millis().to_string());
     }
 
     fn read(reply: &Reply) -> Option<Renewed> {
@@ -123,18 +124,18 @@ impl Batched for ReleaseRequest {
         &RELEASE
     }
 
-    fn key(&self) -> String {
-        keys::lock(&self.name)
+    fn name(&self) -> &LockName {
+        &self.name
     }
 
-    fn arguments(&self, into: &mut Vec<Vec<u8>>) {
-        into.push(self.entry.owner.to_string().into());
+    fn arguments(&self, into: &mut Command) {
+        into.push(self.entry.owner.to_string());
         // A remainder of a millisecond must not become nothing: nothing means no lingering.
         let linger = self.linger.as_micros().div_ceil(1000);
-        into.push(match (self.entry.number, linger) {
-            (0, 0) => b"-".to_vec(),
-            (number, linger) => format!("{number:x} {linger}").into(),
-        });
+        match (self.entry.number, linger) {
+            (0, 0) => into.push("-"),
+            (number, linger) => into.push(format!("{number:x} {linger}")),
+        }
     }
 
     fn read(reply: &Reply) -> Option<ReleaseOutcome> {
@@ -155,13 +156,13 @@ impl Batched for CancelRequest {
         &CANCEL
     }
 
-    fn key(&self) -> String {
-        keys::lock(&self.name)
+    fn name(&self) -> &LockName {
+        &self.name
     }
 
-    fn arguments(&self, into: &mut Vec<Vec<u8>>) {
-        into.push(self.entry.owner.to_string().into());
-        into.push(format!("{:x}", self.entry.number).into());
+    fn arguments(&self, into: &mut Command) {
+        into.push(self.entry.owner.to_string());
+        into.push(format!("{:x}", self.entry.number));
     }
 
     fn read(reply: &Reply) -> Option<()> {

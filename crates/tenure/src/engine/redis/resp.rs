@@ -105,7 +105,7 @@ struct Reader<'a> {
     at: usize,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn reply(&mut self, depth: usize) -> Result<Option<Reply>, Garbled> {
         let Some(line) = self.line() else { return Ok(None) };
         let (kind, rest) = line.split_first().ok_or(Garbled)?;
@@ -142,11 +142,11 @@ impl Reader<'_> {
     }
 
     /// The next line, without its end.
-    fn line(&mut self) -> Option<Vec<u8>> {
+    fn line(&mut self) -> Option<&'a [u8]> {
         let rest = &self.bytes[self.at..];
-        let end = rest.windows(2).position(|two| two == b"\r\n")?;
-        self.at += end + 2;
-        Some(rest[..end].to_vec())
+        let end = rest.iter().position(|&byte| byte == b'\n')?;
+        self.at += end + 1;
+        Some(rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]))
     }
 
     fn bulk(&mut self, length: usize) -> Result<Option<Vec<u8>>, Garbled> {

@@ -35,9 +35,9 @@ pub(super) struct Server {
 
 impl Server {
     /// The arguments that every script gets first, after the nonce.
-    pub(super) fn common(&self) -> Vec<Vec<u8>> {
+    pub(super) fn common(&self) -> [String; 3] {
         let retention = RETENTION.as_millis().to_string();
-        vec![self.client.clone().into(), keys::CHANNEL.into(), retention.into()]
+        [self.client.clone(), keys::CHANNEL.to_owned(), retention]
     }
 
     /// Says who this client is, for those who look at its locks.
@@ -52,10 +52,10 @@ impl Server {
         if renewals.is_empty() {
             return Ok(Vec::new());
         }
-        let mut arguments = self.common();
-        renewals.iter().for_each(|renewal| renewal.arguments(&mut arguments));
-        let keys: Vec<_> = renewals.iter().map(Batched::key).collect();
-        let replies = self.renewals.run(Renewal::script(), &keys, &arguments).await?;
+        let names = renewals.iter().map(Batched::name);
+        let mut call = self.renewals.prepare(Renewal::script(), names, &self.common());
+        renewals.iter().for_each(|renewal| renewal.arguments(&mut call.command));
+        let replies = self.renewals.run(call).await?;
         let mut replies = replies.into_iter();
         renewals.iter().map(|_| batch::read::<Renewal>(replies.next())).collect()
     }
@@ -65,10 +65,9 @@ impl Server {
         names: &[LockName],
         waiters: usize,
     ) -> Result<Vec<LockInfo>, Trouble> {
-        let mut arguments = self.common();
-        arguments.push(waiters.to_string().into());
-        let keys: Vec<_> = names.iter().map(keys::lock).collect();
-        let replies = self.commands.run(&scripts::INSPECT, &keys, &arguments).await?;
+        let mut call = self.commands.prepare(&scripts::INSPECT, names.iter(), &self.common());
+        call.command.push(waiters.to_string());
+        let replies = self.commands.run(call).await?;
         let clients = self.clients(replies.iter().flat_map(records::clients).collect()).await?;
         let infos = names.iter().zip(&replies).map(|(name, reply)| match reply {
             Reply::Error(error) => Err(trouble::of_server(error)),
@@ -127,13 +126,13 @@ impl Server {
     }
 
     pub(super) async fn force(&self, request: ForceRequest) -> Result<ForceOutcome, Trouble> {
-        let mut arguments = self.common();
+        let names = std::iter::once(&request.name);
+        let mut call = self.commands.prepare(&scripts::FORCE, names, &self.common());
         let expected = request.expected.map(|owner| owner.to_string()).unwrap_or_default();
         let record = format!("{} {}", records::client(&request.by), keys::encode(&request.reason));
-        arguments.extend([expected.into(), record.into()]);
-        arguments.push(RECORD_KEPT.as_millis().to_string().into());
-        let keys = [keys::lock(&request.name)];
-        let replies = self.commands.run(&scripts::FORCE, &keys, &arguments).await?;
+        let kept = RECORD_KEPT.as_millis().to_string();
+        [expected, record, kept].iter().for_each(|argument| call.command.push(argument));
+        let replies = self.commands.run(call).await?;
         let owners = match replies.first() {
             Some(Reply::Error(error)) => return Err(trouble::of_server(error)),
             Some(Reply::Array(owners)) => owners.iter(),

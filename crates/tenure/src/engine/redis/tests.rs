@@ -10,7 +10,7 @@ use tenure_testkit::Server;
 use tenure_testkit::resp::Connection;
 
 use super::batch::Batched;
-use super::resp::Reply;
+use super::resp::{Command, Reply};
 use super::scripts::{self, Script};
 use super::*;
 use crate::core::lease::Lease;
@@ -113,11 +113,9 @@ impl Twins {
         O: Batched,
         O::Outcome: PartialEq + std::fmt::Debug,
     {
-        let mut arguments = Vec::new();
-        operation.arguments(&mut arguments);
-        let values = self.call(O::script(), operation.key(), &arguments);
+        let values = self.call(O::script(), operation.name(), |it| operation.arguments(it));
         // Sent twice, it acts once (I5): the state and the wake-ups compared below would show it.
-        self.call(O::script(), operation.key(), &arguments);
+        self.call(O::script(), operation.name(), |it| operation.arguments(it));
         let outcome = batch::read::<O>(values.into_iter().next()).map_err(|it| it.to_string())?;
         same("outcome", &outcome, expected)
     }
@@ -139,8 +137,9 @@ impl Twins {
         let outcome = self.table.force_release(&request, now, effects);
         let expected = expected.map(|owner| owner.to_string()).unwrap_or_default();
         let record = format!("{} a%20test", records::client(&self.about));
-        let arguments = [expected.into(), record.into(), b"60000".to_vec()];
-        let values = self.call(&scripts::FORCE, keys::lock(&request.name), &arguments);
+        let values = self.call(&scripts::FORCE, &request.name, |command| {
+            [&expected, &record, "60000"].iter().for_each(|argument| command.push(argument));
+        });
         let taken = values[0].array().unwrap_or_default().iter();
         let mut taken: Vec<Owner> = taken.filter_map(|owner| owner.text()?.parse().ok()).collect();
         let mut owners = match outcome {
@@ -175,8 +174,8 @@ impl Twins {
     fn compare_state(&mut self, lock: Lock, now: Now, effects: &mut Effects) -> Result<(), String> {
         let name = LockName::new(lock.name()).unwrap();
         let mut expected = self.table.inspect(&name, now, effects);
-        let arguments = [LockInfo::WAITERS_SHOWN.to_string().into()];
-        let values = self.call(&scripts::INSPECT, keys::lock(&name), &arguments);
+        let shown = LockInfo::WAITERS_SHOWN.to_string();
+        let values = self.call(&scripts::INSPECT, &name, |command| command.push(&shown));
         let about = [(self.client.clone(), (*self.about).clone())];
         let mut info = records::lock(name, &values[0], &about.into()).ok_or("not understood")?;
         // A fence that ran ahead of the clock tells "since" wrong by microseconds.
@@ -189,15 +188,27 @@ impl Twins {
         same("state", &info, &expected)
     }
 
-    fn call(&mut self, script: &Script, key: String, arguments: &[Vec<u8>]) -> Vec<Reply> {
+    fn call(
+        &mut self,
+        script: &Script,
+        name: &LockName,
+        arguments: impl FnOnce(&mut Command),
+    ) -> Vec<Reply> {
         let micros = self.now.as_micros();
         let (seconds, rest) = ((micros / 1_000_000).to_string(), (micros % 1_000_000).to_string());
         self.connection.command(&["MSET", "test:s", &seconds, "test:us", &rest]).unwrap();
         let clock = "redis.call('MGET', 'test:s', 'test:us')";
         let text = script.text.replace("redis.call('TIME')", clock);
-        let words = ["EVAL", &text, "1", &key, "nonce", &self.client, keys::CHANNEL, "3600000"];
-        let words = words.iter().map(|word| word.as_bytes());
-        let words: Vec<_> = words.chain(arguments.iter().map(Vec::as_slice)).collect();
+        let mut command = Command::new("EVAL").arg(text).arg("1").arg(keys::lock(name));
+        for common in ["nonce", &self.client, keys::CHANNEL, "3600000"] {
+            command.push(common);
+        }
+        arguments(&mut command);
+        let mut bytes = Vec::new();
+        command.write(&mut bytes);
+        // A command reads like an array of texts.
+        let Ok(Some((Reply::Array(words), _))) = resp::read(&bytes) else { panic!("no command") };
+        let words: Vec<_> = words.iter().filter_map(Reply::text).collect();
         match convert(self.connection.command(&words).unwrap()) {
             Reply::Array(replies) => replies[1..].to_vec(),
             other => panic!("{other:?}"),
