@@ -84,6 +84,8 @@ impl Driver {
         spec: &Arc<Spec>,
         wait: &Wait,
     ) -> Result<Guard, Error> {
+        // A task that acquires again and again must let others run, also where it never waits.
+        tokio::task::coop::consume_budget().await;
         if let Some(guard) = self.enter_locally(spec)? {
             return Ok(guard);
         }
@@ -103,6 +105,7 @@ impl Driver {
         self: &Arc<Self>,
         spec: &Arc<Spec>,
     ) -> Result<Option<Guard>, Error> {
+        tokio::task::coop::consume_budget().await;
         if let Some(guard) = self.enter_locally(spec)? {
             return Ok(Some(guard));
         }
