@@ -58,7 +58,7 @@ fn bad_input_is_64_and_says_what_is_allowed() {
         (&["run", "", "--", "true"][..], "must not be empty"),
         (&["run", "--lease", "0s", "x", "--", "true"], "10 ms to 24 h"),
         (&["run", "--wait", "soon", "x", "--", "true"], "500ms, 10s, 2m or 1h"),
-        (&["run", "--url", "nowhere://user:secret@host", "x", "--", "true"], "the URL must be"),
+        (&["run", "--url", "nowhere://user:secret@host", "x", "--", "true"], "cannot be used"),
         (&["run", "x"], "required"),
         (&["frobnicate"], "frobnicate"),
     ] {

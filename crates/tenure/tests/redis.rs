@@ -1,0 +1,354 @@
+//! The Redis engine and everything that can go wrong between it and a real server.
+
+#![cfg(feature = "redis")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use tenure::{Error, LockInfo, Released, Tenure, WhyLost};
+use tenure_testkit::proxy::{Command, Proxy, ReplyLost};
+use tenure_testkit::{Server, resp::Reply};
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests wait for leases to end")]
+async fn pass(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+async fn connect(url: &str) -> Tenure {
+    Tenure::connect(url).await.unwrap()
+}
+
+/// A server, a proxy before it, a client behind the proxy, and one with a way of its own.
+async fn behind_proxy() -> (Server, Proxy, Tenure, Tenure) {
+    let server = Server::start();
+    let proxy = Proxy::start(&server);
+    let (troubled, calm) = (connect(&proxy.url()).await, connect(&server.url()).await);
+    (server, proxy, troubled, calm)
+}
+
+/// Says one thing to the server.
+fn say(server: &Server, words: &[&str]) -> Reply {
+    server.connect().unwrap().command(words).unwrap()
+}
+
+/// Recognises calls of one script, by the hash that the server gives it.
+fn calls(server: &Server, operation: &str) -> impl Fn(&Command) -> bool + Clone + Send + use<> {
+    let lua = concat!(env!("CARGO_MANIFEST_DIR"), "/src/engine/redis/lua");
+    let read = |file: &str| std::fs::read_to_string(format!("{lua}/{file}.lua")).unwrap();
+    let text = read(operation).replace("--@ lock.lua", &read("lock"));
+    let hash = say(server, &["SCRIPT", "LOAD", &text]).text().unwrap();
+    move |command: &Command| {
+        command.name() == "EVALSHA"
+            && command.args().first().is_some_and(|it| *it == hash.as_bytes())
+    }
+}
+
+async fn until(tenure: &Tenure, name: &str, is_so: impl Fn(&LockInfo) -> bool) {
+    let lock = tenure.lock(name);
+    let seen = tokio::time::timeout(LONG, async {
+        while !is_so(&lock.inspect().await.unwrap()) {
+            pass(ms(2)).await;
+        }
+    });
+    if seen.await.is_err() {
+        panic!("it stays so: {:?}", lock.inspect().await);
+    }
+}
+
+async fn until_free(tenure: &Tenure, name: &str) {
+    until(tenure, name, |info| info.is_free() && info.waiting == 0).await;
+}
+
+/// I5, I6: whichever answer is lost, and however, the operation is asked again and acts once.
+#[tokio::test]
+async fn every_operation_survives_a_lost_reply() {
+    for (operation, how) in [
+        ("acquire", ReplyLost::Cut),
+        ("acquire", ReplyLost::Silence),
+        ("release", ReplyLost::Cut),
+        ("release", ReplyLost::Silence),
+    ] {
+        let (server, proxy, troubled, calm) = behind_proxy().await;
+        let rule = proxy.drop_reply(calls(&server, operation), 1, how);
+        let guard =
+            tokio::time::timeout(LONG, troubled.lock("x").acquire()).await.unwrap().unwrap();
+        let info = calm.lock("x").inspect().await.unwrap();
+        assert_eq!((info.holders[0].entries, info.holders[0].fence), (1, guard.fence()));
+        match guard.release().await {
+            Ok(released) => assert_eq!(released, Released::Now),
+            Err(error) => assert!(matches!(error, Error::Unknown { .. }), "{error:?}"),
+        }
+        assert_eq!(proxy.strikes(rule), 1, "{operation} {how:?}");
+        until_free(&calm, "x").await;
+    }
+}
+
+/// I6: a request that never arrived, as far as the client can know, may have.
+#[tokio::test]
+async fn every_operation_survives_a_lost_request() {
+    for operation in ["acquire", "release"] {
+        let (server, proxy, troubled, calm) = behind_proxy().await;
+        let rule = proxy.drop_request(calls(&server, operation), 1);
+        let guard =
+            tokio::time::timeout(LONG, troubled.lock("x").acquire()).await.unwrap().unwrap();
+        drop(guard);
+        until_free(&calm, "x").await;
+        assert_eq!(proxy.strikes(rule), 1);
+    }
+}
+
+/// I6, I8: a waiter that gives up while its cancel is lost is still taken out of the queue.
+#[tokio::test]
+async fn a_lost_cancel_is_sent_again() {
+    let (server, proxy, troubled, calm) = behind_proxy().await;
+    let held = calm.lock("x").acquire().await.unwrap();
+    let rule = proxy.drop_request(calls(&server, "cancel"), 1);
+    let error = troubled.lock("x").acquire_within(ms(50)).await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    until(&calm, "x", |info| info.waiting == 0).await;
+    assert_eq!(proxy.strikes(rule), 1);
+    drop(held);
+    until_free(&calm, "x").await;
+}
+
+/// A lost renewal leaves the old deadline standing, and the next one saves the lock.
+#[tokio::test]
+async fn a_lost_renewal_costs_nothing() {
+    for how in [ReplyLost::Cut, ReplyLost::Silence] {
+        let (server, proxy, troubled, _) = behind_proxy().await;
+        let renewals = calls(&server, "renew");
+        let rule = proxy.drop_reply(renewals.clone(), 1, how);
+        let guard = troubled.lock("x").lease(Duration::from_secs(6)).acquire().await.unwrap();
+        pass(ms(6_500)).await;
+        assert!(!guard.is_lost(), "{how:?}");
+        assert_eq!(proxy.strikes(rule), 1);
+        assert_eq!(guard.release().await.unwrap(), Released::Now);
+    }
+}
+
+/// I7: every message is lost, and the wait is still bounded.
+#[tokio::test]
+async fn lost_messages_cost_bounded_time() {
+    let (_server, proxy, troubled, calm) = behind_proxy().await;
+    let held = calm.lock("x").acquire().await.unwrap();
+    proxy.drop_messages(true);
+    let waiter = tokio::spawn({
+        let lock = troubled.lock("x");
+        async move { lock.acquire().await.unwrap() }
+    });
+    until(&calm, "x", |info| info.waiting == 1).await;
+    drop(held);
+    let guard = tokio::time::timeout(ms(10_000), waiter).await.unwrap().unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Now);
+}
+
+/// I7: the subscription is cut while a waiter waits. It is made again, and the waiter asks.
+#[tokio::test]
+async fn a_cut_subscription_wakes_every_waiter() {
+    let (_server, proxy, troubled, calm) = behind_proxy().await;
+    let held = calm.lock("x").acquire().await.unwrap();
+    let waiter = tokio::spawn({
+        let lock = troubled.lock("x");
+        async move { lock.acquire().await.unwrap() }
+    });
+    until(&calm, "x", |info| info.waiting == 1).await;
+    proxy.refuse(true);
+    proxy.cut();
+    drop(held);
+    pass(ms(100)).await;
+    proxy.refuse(false);
+    drop(tokio::time::timeout(ms(10_000), waiter).await.unwrap().unwrap());
+    until_free(&calm, "x").await;
+}
+
+/// I9: all connections become black holes. The holder is told before anyone else gets the lock, and
+/// the client works again when the way is clear.
+#[tokio::test]
+async fn a_black_hole_is_noticed_and_left() {
+    let (_server, proxy, troubled, calm) = behind_proxy().await;
+    let guard = troubled.lock("x").lease(Duration::from_secs(3)).acquire().await.unwrap();
+    proxy.black_hole();
+    assert_eq!(guard.lost().await.why(), WhyLost::LeaseEnded);
+    assert!(!calm.lock("x").inspect().await.unwrap().is_free(), "told too late");
+    let next = calm.lock("x").acquire_within(LONG).await.unwrap();
+    proxy.heal();
+    let other = tokio::time::timeout(LONG, async {
+        loop {
+            if let Ok(guard) = troubled.lock("y").acquire().await {
+                return guard;
+            }
+        }
+    });
+    drop(other.await.expect("connected again"));
+    drop(guard);
+    assert_eq!(calm.lock("x").inspect().await.unwrap().holders[0].owner, next.owner(), "I3");
+}
+
+#[tokio::test]
+async fn a_server_that_forgot_its_scripts_is_told_again() {
+    let server = Server::start();
+    let tenure = connect(&server.url()).await;
+    let guard = tenure.lock("x").lease(ms(300)).acquire().await.unwrap();
+    for _ in 0..5 {
+        say(&server, &["SCRIPT", "FLUSH"]);
+        assert!(tenure.lock("x").try_acquire().await.unwrap().is_none());
+        pass(ms(150)).await;
+    }
+    assert!(!guard.is_lost());
+    say(&server, &["SCRIPT", "FLUSH"]);
+    assert_eq!(guard.release().await.unwrap(), Released::Now);
+}
+
+/// I4: the data is gone, the holder notices at its next renewal, and fences have grown.
+#[tokio::test]
+async fn lost_data_is_noticed_at_the_next_renewal() {
+    let server = Server::start();
+    let tenure = connect(&server.url()).await;
+    let guard = tenure.lock("x").lease(ms(900)).acquire().await.unwrap();
+    say(&server, &["FLUSHALL"]);
+    let lost = tokio::time::timeout(ms(800), guard.lost()).await.expect("before the lease ends");
+    assert_eq!(lost.why(), WhyLost::NotHeld);
+    let next = tenure.lock("x").acquire().await.unwrap();
+    assert!(next.fence() > guard.fence());
+    assert_eq!(guard.release().await.unwrap(), Released::AlreadyLost);
+    assert!(!next.is_lost(), "I3");
+}
+
+/// kill -9 and a restart: with an append-only file the lock survives, without one it is lost, and
+/// the holder is told.
+#[tokio::test]
+async fn a_killed_server_keeps_what_it_wrote_down() {
+    for keeps in [true, false] {
+        let arg = if keeps { "yes" } else { "no" };
+        let mut server = Server::builder().arg("--appendonly", arg).start();
+        let tenure = connect(&server.url()).await;
+        let guard = tenure.lock("x").lease(Duration::from_secs(6)).acquire().await.unwrap();
+        // The file is synced every second; killing the process loses nothing that was written.
+        server.kill();
+        server.restart();
+        let lost = tokio::time::timeout(Duration::from_secs(7), guard.lost()).await;
+        assert_eq!(lost.is_err(), keeps, "{lost:?}");
+        if keeps {
+            assert_eq!(guard.release().await.unwrap(), Released::Now);
+        }
+        let next = tenure.lock("x").acquire_within(LONG).await.unwrap();
+        assert!(next.fence().value() > 1_700_000_000_000_000);
+    }
+}
+
+/// What a real server refuses is refused, by type, and changes nothing.
+#[tokio::test]
+async fn refusals_of_a_real_server_are_told_apart() {
+    let server = Server::start();
+    let url = server.url();
+    let tenure = Tenure::builder().patience(ms(100)).connect(&url).await.unwrap();
+    let refused = |error: Error, code: &str| {
+        assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+        assert!(error.to_string().contains(code), "{error}");
+    };
+    say(&server, &["SET", "tenure:{taken}", "somebody else's"]);
+    refused(tenure.lock("taken").acquire().await.unwrap_err(), "WRONGTYPE");
+    let kept = say(&server, &["GET", "tenure:{taken}"]);
+    assert_eq!(kept.text().unwrap(), "somebody else's", "nothing was overwritten");
+    say(&server, &["SET", "tenure:{half}:q", "somebody else's"]);
+    let held = tenure.lock("half").acquire().await.unwrap();
+    refused(tenure.lock("half").acquire().await.unwrap_err(), "WRONGTYPE");
+    drop(held);
+
+    say(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+    refused(tenure.lock("x").acquire().await.unwrap_err(), "OOM");
+    say(&server, &["CONFIG", "SET", "maxmemory", "0"]);
+
+    say(&server, &["REPLICAOF", "127.0.0.1", "1"]);
+    refused(tenure.lock("x").acquire().await.unwrap_err(), "READONLY");
+    say(&server, &["REPLICAOF", "NO", "ONE"]);
+
+    say(&server, &["CONFIG", "SET", "lua-time-limit", "50"]);
+    let mut busy = server.connect().unwrap();
+    busy.send(&["EVAL", "while true do end", "0"]).unwrap();
+    pass(ms(200)).await;
+    refused(tenure.lock("x").acquire().await.unwrap_err(), "BUSY");
+    say(&server, &["SCRIPT", "KILL"]);
+
+    let guard = tenure.lock("x").acquire_within(LONG).await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Now);
+}
+
+#[tokio::test]
+async fn users_and_passwords_are_used_and_never_shown() {
+    let server = Server::builder().on_port().start();
+    let rights = ["~tenure:*", "&tenure:*", "+@all"];
+    say(&server, &[&["ACL", "SETUSER", "ann", "on", ">s3cret"][..], &rights].concat());
+    say(&server, &["ACL", "SETUSER", "bob", "on", ">s3cret", "~other:*", "&*", "+@all"]);
+    let url = |login: &str| server.url().replace("redis://", &format!("redis://{login}@"));
+
+    let tenure = connect(&url("ann:s3cret")).await;
+    drop(tenure.lock("x").acquire().await.unwrap());
+    assert!(!format!("{tenure:?}").contains("s3cret"));
+
+    let wrong = Tenure::connect(&url("ann:wr0ng")).await.unwrap_err();
+    assert!(matches!(wrong, Error::Connect { .. }), "{wrong:?}");
+    assert!(wrong.to_string().contains("WRONGPASS"), "{wrong}");
+    assert!(!format!("{wrong} {wrong:?}").contains("wr0ng"));
+
+    let forbidden = Tenure::connect(&url("bob:s3cret")).await.unwrap_err();
+    assert!(forbidden.to_string().contains("NOPERM"), "{forbidden}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_told_at_once() {
+    let error = Tenure::connect("redis://127.0.0.1:1").await.unwrap_err();
+    assert!(error.to_string().contains("could not connect to 127.0.0.1:1"), "{error}");
+}
+
+/// One release, one message, however many wait.
+#[tokio::test]
+async fn a_release_with_many_waiters_sends_one_message() {
+    let (_server, proxy, troubled, calm) = behind_proxy().await;
+    let held = calm.lock("x").acquire().await.unwrap();
+    let waiters: Vec<_> = (0..200)
+        .map(|_| {
+            let lock = troubled.lock("x").fair();
+            tokio::spawn(async move { lock.acquire().await.map(std::mem::forget) })
+        })
+        .collect();
+    until(&calm, "x", |info| info.waiting == 200).await;
+    let before = proxy.messages();
+    drop(held);
+    until(&calm, "x", |info| info.waiting == 199).await;
+    pass(ms(100)).await;
+    assert_eq!(proxy.messages() - before, 1);
+    waiters.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// Names used once leave nothing but their fence, and that for an hour.
+#[tokio::test]
+async fn a_released_lock_leaves_only_its_fence_for_an_hour() {
+    let server = Server::start();
+    let tenure = connect(&server.url()).await;
+    drop(tenure.lock("once").acquire().await.unwrap());
+    until_free(&tenure, "once").await;
+    let held = tenure.lock("contended").acquire().await.unwrap();
+    let waiter = tokio::spawn({
+        let lock = tenure.lock("contended").fair();
+        async move { lock.acquire().await.unwrap() }
+    });
+    until(&tenure, "contended", |info| info.waiting == 1).await;
+    drop(held);
+    drop(waiter.await.unwrap());
+    until_free(&tenure, "contended").await;
+    for lock in ["once", "contended"] {
+        let key = format!("tenure:{{{lock}}}");
+        assert_eq!(say(&server, &["HLEN", &key]), Reply::Integer(1), "{lock}");
+        let Reply::Integer(left) = say(&server, &["PTTL", &key]) else { panic!("no expiry") };
+        assert!(left > 0 && left <= 3_600_000 + 30_000, "{lock}: {left} ms");
+    }
+    let Reply::Array(Some(keys)) = say(&server, &["KEYS", "*"]) else { panic!("no list") };
+    assert_eq!(keys.len(), 3, "two locks and the client: {keys:?}");
+}
