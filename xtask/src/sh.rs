@@ -69,9 +69,11 @@ pub(crate) fn succeeds(mut command: Command) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The first of `folders` (in the form of the PATH variable) that holds a program called `name`.
-pub(crate) fn find_program(name: &str, folders: &OsStr) -> Option<PathBuf> {
-    std::env::split_paths(folders).map(|folder| folder.join(name)).find(|file| is_program(file))
+/// The programs called `name` in `folders` (in the form of the PATH variable), in order.
+pub(crate) fn programs(name: &str, folders: &OsStr) -> impl Iterator<Item = PathBuf> {
+    std::env::split_paths(folders)
+        .map(move |folder| folder.join(name))
+        .filter(|file| is_program(file))
 }
 
 /// One line on standard error about what is being done.
@@ -141,8 +143,8 @@ mod tests {
 
     #[test]
     fn programs_are_found_in_order_and_plain_files_are_not() {
-        let sh = find_program("sh", OsStr::new("/nowhere:/bin:/usr/bin"));
-        assert_eq!(sh, Some(PathBuf::from("/bin/sh")));
-        assert_eq!(find_program("passwd", OsStr::new("/etc")), None);
+        let sh: Vec<_> = programs("sh", OsStr::new("/nowhere:/bin:/usr/bin")).collect();
+        assert_eq!(sh[0], Path::new("/bin/sh"));
+        assert_eq!(programs("passwd", OsStr::new("/etc")).count(), 0);
     }
 }

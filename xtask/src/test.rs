@@ -1,11 +1,12 @@
-//! `cargo xtask test`: every test, on a real server.
+//! `cargo xtask test`: every test, on real servers.
 //!
 //! The one place that says how the tests are run; `cargo xtask verify` comes here too, so that the two
 //! can never differ.
 
 use clap::Args;
 
-use crate::{server, sh};
+use crate::server::Servers;
+use crate::sh;
 
 /// How often a long run tries each property: enough for a bug that needs a rare order of events.
 const LONG_CASES: &str = "100000";
@@ -19,12 +20,15 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> sh::Outcome {
-    let server = server::find(None)?;
+    let servers = Servers::find()?;
     // No --all-targets: it would run the benchmarks as tests, and leave out the documentation's examples.
     let mut cargo = sh::cargo(&["test", "--workspace", "--locked"]);
-    cargo.env(server::VARIABLE, server);
+    servers.tell(&mut cargo);
     if options.long {
         cargo.arg("--release").env("PROPTEST_CASES", LONG_CASES).env("TENURE_LONG", "1");
     }
-    sh::run(cargo)
+    sh::run(cargo)?;
+    // Said before, but by now a few thousand lines above.
+    servers.say_if_one_is_missing();
+    Ok(())
 }

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use crate::resp::Connection;
+use crate::stream::Stream;
 
 /// The address of a server.
 #[derive(Clone, Debug)]
@@ -25,9 +26,13 @@ impl Endpoint {
     }
 
     pub(crate) fn connect(&self) -> io::Result<Connection> {
+        Connection::over(self.stream()?)
+    }
+
+    pub(crate) fn stream(&self) -> io::Result<Stream> {
         match self {
-            Self::Socket(path) => Connection::unix(path),
-            Self::Port(port) => Connection::tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, *port))),
+            Self::Socket(path) => Stream::unix(path),
+            Self::Port(port) => Stream::tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, *port))),
         }
     }
 

@@ -1,23 +1,29 @@
-//! What Tenure's tests stand on: real servers, started and stopped by the test.
+//! What Tenure's tests stand on: real servers, started and stopped by the test, and faults between.
 //!
 //! - [`Server`] is a Redis or Valkey server of the test's own, in a folder of its own; [`Builder`] sets
-//!   it up, [`Version`] says which one it is.
+//!   it up, [`Flavor`] chooses the kind, [`Version`] says which one it is. A missing one fails the test:
+//!   a suite that skips is green for the wrong reason.
+//! - [`Proxy`] stands between a client and a server, and loses, delays or holds what passes.
 //! - [`resp`] speaks to it plainly, without the library under test.
-//! - [`program`] finds the server's program. A missing one fails the test: a suite that skips is green
-//!   for the wrong reason.
 //!
 //! All of it blocks and panics with a sentence, as tests like it.
 
-pub mod program;
+pub mod proxy;
 pub mod resp;
 
 mod builder;
 mod endpoint;
+mod flavor;
 mod guardian;
+mod port;
+mod program;
 mod server;
+mod stream;
 mod version;
 mod wait;
 
 pub use builder::Builder;
+pub use flavor::Flavor;
+pub use proxy::Proxy;
 pub use server::Server;
 pub use version::Version;

@@ -1,67 +1,126 @@
-//! Where the server's program is: named by `TENURE_TEST_SERVER`, or on the PATH.
+//! Where a server's program is: named by `TENURE_TEST_REDIS` or `TENURE_TEST_VALKEY`, or on the PATH.
+//!
+//! Every failure is a sentence for the panic of a test.
 
-use std::ffi::OsStr;
-use std::fmt;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-/// The environment variable that names the program; `cargo xtask test` sets it.
-pub const VARIABLE: &str = "TENURE_TEST_SERVER";
+use crate::flavor::Flavor;
 
-/// The programs that will do, the more common one first.
-const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
+const ADVICE: &str = "run the tests with `cargo xtask test`, which gets the servers for them";
 
-/// There is no server to test against.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Missing {
-    /// The program that was chosen but is not there; none if the PATH was searched.
-    chosen: Option<PathBuf>,
+/// The program of that kind, or of any kind that the developer did not leave out, Redis preferred.
+pub(crate) fn find(flavor: Option<Flavor>) -> Result<PathBuf, String> {
+    let Some(flavor) = flavor else {
+        return any();
+    };
+    if flavor.is_left_out() {
+        return Err(format!("TENURE_TEST_ONLY leaves {flavor} out, but this test needs it"));
+    }
+    Place::of(flavor).find()
 }
 
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.chosen {
-            Some(chosen) => {
-                write!(f, "{VARIABLE} names {}, which is not a program; ", chosen.display())?;
-            }
-            None => f.write_str("there is no redis-server or valkey-server on the PATH; ")?,
+fn any() -> Result<PathBuf, String> {
+    let wanted = Flavor::ALL.into_iter().filter(|flavor| !flavor.is_left_out());
+    first(&wanted.map(Place::of).collect::<Vec<_>>())
+}
+
+/// The first that is there. One that was chosen is never replaced by another.
+fn first(places: &[Place]) -> Result<PathBuf, String> {
+    for place in places {
+        let found = place.find();
+        if found.is_ok() || place.chosen.is_some() {
+            return found;
         }
-        f.write_str("run the tests with `cargo xtask test`, which gets a server for them")
+    }
+    Err(format!("there is no Redis and no Valkey on the PATH; {ADVICE}"))
+}
+
+/// Where to look for one kind of server.
+struct Place {
+    flavor: Flavor,
+    chosen: Option<PathBuf>,
+    path: OsString,
+}
+
+impl Place {
+    /// As the environment says.
+    fn of(flavor: Flavor) -> Self {
+        let chosen = std::env::var_os(flavor.variable()).filter(|chosen| !chosen.is_empty());
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        Self { flavor, chosen: chosen.map(PathBuf::from), path }
+    }
+
+    fn find(&self) -> Result<PathBuf, String> {
+        let (flavor, variable) = (self.flavor, self.flavor.variable());
+        if let Some(chosen) = &self.chosen {
+            let wrong = || format!("{variable} names {}, which is not ", chosen.display());
+            return match kind(chosen) {
+                Some(kind) if kind == flavor => Ok(chosen.clone()),
+                _ if !is_program(chosen) => Err(format!("{}a program; {ADVICE}", wrong())),
+                _ => Err(format!("{}{flavor}; {ADVICE}", wrong())),
+            };
+        }
+        let names = [flavor.program(), flavor.other().program()];
+        let mut programs = names.iter().flat_map(|name| programs(name, &self.path));
+        programs
+            .find(|program| kind(program) == Some(flavor))
+            .ok_or_else(|| format!("there is no {flavor} on the PATH; {ADVICE}"))
     }
 }
 
-impl std::error::Error for Missing {}
-
-/// The program named by the environment.
-///
-/// # Errors
-///
-/// [`Missing`] if there is none; its message says what to do.
-pub fn from_env() -> Result<PathBuf, Missing> {
-    find(std::env::var_os(VARIABLE).as_deref(), std::env::var_os("PATH").as_deref())
-}
-
-/// The program `chosen`, or else the first that the folders in `path` hold.
-///
-/// # Errors
-///
-/// [`Missing`] if there is none, or if the chosen one is no program: a choice is never replaced.
-pub fn find(chosen: Option<&OsStr>, path: Option<&OsStr>) -> Result<PathBuf, Missing> {
-    if let Some(chosen) = chosen.filter(|chosen| !chosen.is_empty()) {
-        let chosen = PathBuf::from(chosen);
-        return if is_program(&chosen) {
-            Ok(chosen)
-        } else {
-            Err(Missing { chosen: Some(chosen) })
-        };
-    }
-    let folders = || std::env::split_paths(path.unwrap_or_default());
-    NAMES
-        .iter()
-        .find_map(|name| folders().map(|folder| folder.join(name)).find(|file| is_program(file)))
-        .ok_or(Missing { chosen: None })
+fn programs(name: &str, path: &OsStr) -> impl Iterator<Item = PathBuf> {
+    std::env::split_paths(path).map(move |folder| folder.join(name)).filter(|file| is_program(file))
 }
 
 fn is_program(file: &Path) -> bool {
     file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+/// What the program says it is; none if it does not run, or is no server.
+fn kind(program: &Path) -> Option<Flavor> {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null());
+    Flavor::parse(&String::from_utf8_lossy(&command.output().ok()?.stdout))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(flavor: Flavor, chosen: Option<&str>) -> Place {
+        Place { flavor, chosen: chosen.map(PathBuf::from), path: "/nowhere".into() }
+    }
+
+    #[test]
+    fn a_missing_server_says_what_to_do() {
+        assert_eq!(
+            place(Flavor::Valkey, None).find().unwrap_err(),
+            "there is no Valkey on the PATH; \
+             run the tests with `cargo xtask test`, which gets the servers for them"
+        );
+        let none = first(&Flavor::ALL.map(|flavor| place(flavor, None))).unwrap_err();
+        assert!(none.starts_with("there is no Redis and no Valkey on the PATH; "), "{none}");
+    }
+
+    #[test]
+    fn a_chosen_server_must_be_what_it_is_chosen_for() {
+        let refusal = |chosen| place(Flavor::Redis, Some(chosen)).find().unwrap_err();
+        let missing = refusal("/nowhere/redis");
+        assert!(
+            missing.starts_with("TENURE_TEST_REDIS names /nowhere/redis, which is not a program; ")
+        );
+        let other = refusal("/bin/echo");
+        assert!(other.starts_with("TENURE_TEST_REDIS names /bin/echo, which is not Redis; "));
+    }
+
+    #[test]
+    fn a_chosen_server_is_never_replaced() {
+        let other = find(None).unwrap();
+        let chosen = place(Flavor::Redis, Some("/nowhere/redis"));
+        let there = Place { path: other.parent().unwrap().into(), ..place(Flavor::Valkey, None) };
+        assert!(first(&[chosen, there]).unwrap_err().contains("/nowhere/redis"));
+    }
 }

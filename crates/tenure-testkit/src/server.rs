@@ -98,6 +98,10 @@ impl Server {
         self.endpoint.url()
     }
 
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
     /// Its process id.
     ///
     /// # Panics

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
-/// The kind and version of a server, for example `redis 7.0.15`.
+use crate::flavor::Flavor;
+
+/// The kind and version of a server, for example `Redis 7.0.15`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Version {
-    /// Whether it is Valkey, rather than Redis.
-    pub is_valkey: bool,
+    /// Its kind.
+    pub flavor: Flavor,
     /// Major, minor and patch, in the numbering of that kind.
     pub number: (u32, u32, u32),
 }
@@ -14,18 +16,18 @@ pub struct Version {
 impl Version {
     /// Reads what `INFO server` says. Valkey also claims a Redis version, so its own name goes first.
     pub(crate) fn parse(info: &str) -> Option<Self> {
-        let valkey = field(info, "valkey_version").map(|number| (true, number));
-        let (is_valkey, text) = valkey.or_else(|| Some((false, field(info, "redis_version")?)))?;
+        let valkey = field(info, "valkey_version").map(|number| (Flavor::Valkey, number));
+        let (flavor, text) =
+            valkey.or_else(|| Some((Flavor::Redis, field(info, "redis_version")?)))?;
         let mut numbers = text.split('.').map(|number| number.parse().ok());
-        Some(Self { is_valkey, number: (numbers.next()??, numbers.next()??, numbers.next()??) })
+        Some(Self { flavor, number: (numbers.next()??, numbers.next()??, numbers.next()??) })
     }
 }
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = if self.is_valkey { "valkey" } else { "redis" };
-        let (major, minor, patch) = self.number;
-        write!(f, "{name} {major}.{minor}.{patch}")
+        let (flavor, (major, minor, patch)) = (self.flavor, self.number);
+        write!(f, "{flavor} {major}.{minor}.{patch}")
     }
 }
 
@@ -41,10 +43,10 @@ mod tests {
     #[test]
     fn redis_and_valkey_are_told_apart() {
         let redis = Version::parse("# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n");
-        assert_eq!(redis.unwrap().to_string(), "redis 7.0.15");
+        assert_eq!(redis.unwrap().to_string(), "Redis 7.0.15");
         let valkey =
             Version::parse("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n");
-        assert_eq!(valkey.unwrap().to_string(), "valkey 9.1.2");
+        assert_eq!(valkey.unwrap().to_string(), "Valkey 9.1.2");
         assert_eq!(Version::parse("+PONG"), None);
     }
 }

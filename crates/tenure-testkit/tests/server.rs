@@ -1,13 +1,12 @@
 //! The testkit's server is real, alone, and gone when its test is.
 
-use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tenure_testkit::resp::{Connection, Reply};
-use tenure_testkit::{Server, program};
+use tenure_testkit::{Flavor, Server};
 
 fn ask(server: &Server, words: &[&str]) -> Reply {
     let mut connection = server.connect().expect("the server listens");
@@ -48,6 +47,20 @@ fn it_answers_on_a_port() {
 fn it_tells_its_version() {
     let version = Server::start().version();
     assert!(version.number >= (6, 2, 0), "{version}");
+}
+
+#[test]
+fn it_is_of_the_kind_that_was_asked_for() {
+    for flavor in Flavor::ALL.into_iter().filter(|flavor| !flavor.is_left_out()) {
+        assert_eq!(Server::builder().flavor(flavor).start().version().flavor, flavor);
+    }
+}
+
+#[test]
+fn it_is_redis_if_nobody_asks() {
+    if !Flavor::Redis.is_left_out() {
+        assert_eq!(Server::start().version().flavor, Flavor::Redis);
+    }
 }
 
 #[test]
@@ -140,20 +153,6 @@ fn a_server_that_cannot_start_says_why() {
     let sentence = panic.downcast_ref::<String>().unwrap();
     assert!(sentence.contains("ended at its start"), "{sentence}");
     assert!(sentence.contains("no-such-setting"), "{sentence}");
-}
-
-#[test]
-fn a_missing_server_says_what_to_do() {
-    let nowhere = program::find(None, Some(OsStr::new("/nowhere"))).unwrap_err().to_string();
-    assert_eq!(
-        nowhere,
-        "there is no redis-server or valkey-server on the PATH; \
-         run the tests with `cargo xtask test`, which gets a server for them"
-    );
-    let chosen = program::find(Some(OsStr::new("/nowhere/redis")), None).unwrap_err().to_string();
-    assert!(
-        chosen.starts_with("TENURE_TEST_SERVER names /nowhere/redis, which is not a program; ")
-    );
 }
 
 #[test]

@@ -6,8 +6,9 @@
 mod figures {
     pub(crate) mod held;
     pub(crate) mod memory;
-    #[cfg(feature = "redis")]
     pub(crate) mod redis;
+    pub(crate) mod redis_contended;
+    pub(crate) mod redis_server;
     pub(crate) mod report;
 }
 
@@ -16,7 +17,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser;
 use figures::report::{Figure, Goal, Report};
-use figures::{held, memory, redis};
+use figures::{held, memory, redis, redis_contended, redis_server};
 
 /// All figures, in the order in which they are measured.
 const FIGURES: &[Figure] = &[
@@ -62,6 +63,76 @@ const FIGURES: &[Figure] = &[
         measure: redis::pair_throughput,
         what: "512 tasks with names of their own over a plain pipelined connection",
     },
+    Figure {
+        name: "server_cost",
+        unit: "ratio",
+        goal: Goal::AtMost(0.9),
+        measure: redis_server::server_cost,
+        what: "server CPU per uncontended pair over Redisson's",
+    },
+    Figure {
+        name: "contended_local",
+        unit: "ratio",
+        goal: Goal::AtLeast(20.0),
+        measure: redis_contended::local,
+        what: "64 tasks of one process on one name, sections/s over PINGs/s",
+    },
+    Figure {
+        name: "contended_cross",
+        unit: "ratio",
+        goal: Goal::AtLeast(0.95),
+        measure: redis_contended::cross,
+        what: "8 processes on one name, 2 ms section, over one process without a lock",
+    },
+    Figure {
+        name: "cross_share",
+        unit: "ratio",
+        goal: Goal::AtLeast(0.9),
+        measure: redis_contended::cross_share,
+        what: "of those, the least served over the most served",
+    },
+    Figure {
+        name: "cross_wait",
+        unit: "ratio",
+        goal: Goal::AtMost(2.0),
+        measure: redis_contended::cross_wait,
+        what: "of those, the worst wait over the ideal",
+    },
+    Figure {
+        name: "cross_commands",
+        unit: "calls",
+        goal: Goal::AtMost(3.0),
+        measure: redis_contended::cross_commands,
+        what: "of those, server commands per section",
+    },
+    Figure {
+        name: "handover",
+        unit: "ratio",
+        goal: Goal::AtMost(1.3),
+        measure: redis_contended::handover,
+        what: "from release to the next holder, two processes, over one PING",
+    },
+    Figure {
+        name: "queue_scale",
+        unit: "ratio",
+        goal: Goal::AtMost(1.5),
+        measure: redis_server::queue_scale,
+        what: "server CPU per hand-over with 10,000 waiters over with 10",
+    },
+    Figure {
+        name: "renew_100k",
+        unit: "of a core",
+        goal: Goal::AtMost(0.05),
+        measure: redis_server::renew_100k,
+        what: "server CPU for renewing 100,000 locks; none lost in a minute of load",
+    },
+    Figure {
+        name: "memory_per_lock",
+        unit: "ratio",
+        goal: Goal::AtMost(1.5),
+        measure: redis_server::memory_per_lock,
+        what: "server memory per held lock over Redisson's hash",
+    },
 ];
 
 /// Measures Tenure.
@@ -79,6 +150,9 @@ struct Arguments {
     /// Print the measurements of one figure, in this process
     #[arg(long, hide = true)]
     measure: Option<String>,
+    /// Be a child of a measurement: its role, the server, and what it shares
+    #[arg(long, hide = true, num_args = 3)]
+    child: Vec<String>,
     /// Given by cargo
     #[arg(long, hide = true)]
     bench: bool,
@@ -86,6 +160,10 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let [role, url, shared] = &arguments.child[..] {
+        redis_contended::child(role, url, shared);
+        return ExitCode::SUCCESS;
+    }
     if let Some(name) = &arguments.measure {
         let figure = FIGURES.iter().find(|figure| figure.name == name);
         for value in (figure.expect("the parent names a figure").measure)() {

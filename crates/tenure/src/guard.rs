@@ -37,6 +37,7 @@ use crate::owner::Owner;
 #[must_use = "the lock is released as soon as the guard is dropped; bind it to a name"]
 pub struct Guard {
     held: Arc<Held>,
+    turn: u8,
     role: Role,
 }
 
@@ -52,12 +53,13 @@ enum Role {
 }
 
 impl Guard {
-    pub(crate) fn new(held: Arc<Held>) -> Self {
-        Self { held, role: Role::Sole }
+    /// The guard of one turn: local hand-overs make several guards of one hold, one after another.
+    pub(crate) fn of_turn(held: Arc<Held>, turn: u8) -> Self {
+        Self { held, turn, role: Role::Sole }
     }
 
     pub(crate) fn counted(held: Arc<Held>) -> Self {
-        Self { held, role: Role::Counted }
+        Self { held, turn: 0, role: Role::Counted }
     }
 
     /// The hold without its guard: nothing ends with it.
@@ -79,7 +81,7 @@ impl Guard {
     /// The number to send along with every write, for the place where the data lives to check.
     /// It is larger than that of every grant before.
     pub fn fence(&self) -> Fence {
-        self.held.fence
+        self.held.fence(self.turn)
     }
 
     /// How long the lock is certainly still held if no renewal succeeds; zero once it is lost.
@@ -116,12 +118,12 @@ impl Guard {
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
     pub async fn lost(&self) -> Lost {
-        self.held.until_lost().await
+        self.held.until_lost(self.turn).await
     }
 
     /// A signal of the loss that outlives the borrow of the guard, for other tasks.
     pub fn lost_signal(&self) -> LostSignal {
-        LostSignal { held: self.held.clone() }
+        LostSignal { held: self.held.clone(), turn: self.turn }
     }
 
     /// Runs `work` while the lock is held: when the lock is lost, `work` is dropped.
@@ -189,7 +191,7 @@ impl Guard {
             return Err(Invalid::new(sentence).into());
         }
         let held = &self.held;
-        let handle = Handle::new(held.name.clone(), held.entry, held.fence, held.lease());
+        let handle = Handle::new(held.name.clone(), held.entry, self.fence(), held.lease());
         let held = self.into_held();
         held.driver().detach(&held);
         Ok(handle)
@@ -222,12 +224,13 @@ impl fmt::Debug for Guard {
 #[derive(Clone)]
 pub struct LostSignal {
     held: Arc<Held>,
+    turn: u8,
 }
 
 impl LostSignal {
     /// Whether the lock is lost. False once the guard has released it.
     pub fn is_lost(&self) -> bool {
-        self.held.lost(clock::now()).is_some()
+        self.held.lost_for(self.turn, clock::now()).is_some()
     }
 
     /// Resolves when the lock is lost; never, if it is released before.
@@ -235,7 +238,7 @@ impl LostSignal {
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
     pub async fn lost(&self) -> Lost {
-        self.held.until_lost().await
+        self.held.until_lost(self.turn).await
     }
 }
 

@@ -22,4 +22,12 @@ mod conformance {
 
 conformance_suite!(memory, crate::conformance::fixture::Memory);
 #[cfg(feature = "redis")]
-conformance_suite!(redis, crate::conformance::fixture::Redis);
+conformance_suite!(
+    redis,
+    crate::conformance::fixture::OneServer<crate::conformance::fixture::Redis>
+);
+#[cfg(feature = "redis")]
+conformance_suite!(
+    valkey,
+    crate::conformance::fixture::OneServer<crate::conformance::fixture::Valkey>
+);

@@ -1,4 +1,4 @@
-//! A server from the system's package manager, if we may use it.
+//! Redis from the system's package manager, if we may use it.
 //!
 //! We may as root, with Homebrew (which needs no rights), or by sudo without a password when the user
 //! said TENURE_INSTALL=yes. TENURE_INSTALL=no forbids all of it. Some packages start a service; the
@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::PROGRAMS;
+use super::flavor::Flavor;
 use crate::sh::{self, Failure, Outcome};
 
 /// The user's word on installing things.
@@ -17,8 +17,8 @@ const VARIABLE: &str = "TENURE_INSTALL";
 
 /// Debian's package starts a service unless it is told not to; the script says how.
 const DEBIAN: &str = include_str!("debian.sh");
-/// Newer Fedoras have Valkey in place of Redis. Neither package starts anything.
-const FEDORA: &str = "dnf install -y redis || dnf install -y valkey";
+/// Starts nothing. On some Fedoras it brings Valkey instead, which is noticed when it is asked.
+const FEDORA: &str = "dnf install -y redis";
 const HOMEBREW: &str = "brew install redis";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,13 +49,14 @@ pub(super) fn install() -> Outcome<PathBuf> {
         ))
     })?;
     let program = manager.program();
-    sh::say(format!("installing a server with {program}"));
+    sh::say(format!("installing Redis with {program}"));
     let before = services();
     sh::run_aside(manager.command(rights))
-        .map_err(|_| Failure::new(format!("{program} could not install a server.")))?;
+        .map_err(|_| Failure::new(format!("{program} could not install Redis.")))?;
     refuse_new_services(&before)?;
-    super::on_path()
-        .ok_or_else(|| Failure::new("the package was installed, but holds no server on the PATH."))
+    super::on_path(Flavor::Redis).ok_or_else(|| {
+        Failure::new("a package was installed, but it brought no Redis to the PATH.")
+    })
 }
 
 fn refuse_new_services(before: &[String]) -> Outcome {
@@ -122,7 +123,7 @@ fn rights(wish: &str) -> Rights {
 
 fn is_present(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    sh::find_program(program, &path).is_some()
+    sh::programs(program, &path).next().is_some()
 }
 
 /// A process, as far as it matters here.
@@ -160,8 +161,9 @@ fn services() -> Vec<String> {
 
 /// A service runs under its own user, which tells it from the servers that a test started.
 fn services_in(processes: impl Iterator<Item = Process>, own_user: u32) -> Vec<String> {
+    let names = Flavor::ALL.map(Flavor::program);
     processes
-        .filter(|process| process.user != own_user && PROGRAMS.contains(&process.name.trim_end()))
+        .filter(|process| process.user != own_user && names.contains(&process.name.trim_end()))
         .map(|process| process.id)
         .collect()
 }

@@ -13,23 +13,23 @@ use super::memory::{now, pause};
 
 const ROUNDS: usize = 9;
 
-fn server() -> Server {
+pub(crate) fn server() -> Server {
     Server::builder().on_port().start()
 }
 
-fn client(server: &Server) -> Tenure {
+pub(crate) fn client(server: &Server) -> Tenure {
     block_on(Tenure::connect(&server.url())).expect("a client")
 }
 
 /// Tells the single measurements, to whoever asks for them.
-fn talk(sentence: &str) {
+pub(crate) fn talk(sentence: &str) {
     if std::env::var_os("TENURE_BENCH_TALK").is_some() {
         eprintln!("{sentence}");
     }
 }
 
 /// Microseconds of one PING on a plain connection.
-fn ping(connection: &mut Connection, count: u32) -> f64 {
+pub(crate) fn ping(connection: &mut Connection, count: u32) -> f64 {
     let started = now();
     for _ in 0..count {
         connection.command(&["PING"]).expect("a pong");
@@ -79,7 +79,7 @@ pub(crate) fn pair_throughput() -> Vec<f64> {
 }
 
 /// Pairs per second of so many tasks, each with a name of its own.
-fn pairs_per_second(tenure: &Tenure, tasks: usize) -> f64 {
+pub(crate) fn pairs_per_second(tenure: &Tenure, tasks: usize) -> f64 {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let pairs = Arc::new(AtomicU64::new(0));
     let stop = Arc::new(AtomicBool::new(false));

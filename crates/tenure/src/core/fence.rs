@@ -26,9 +26,9 @@ impl Fence {
         self.0
     }
 
-    /// The fence of the next local holder, out of a reserved range.
-    pub(crate) const fn next(self) -> Self {
-        Self(self.0 + 1)
+    /// The fence of a later local holder, out of a reserved range.
+    pub(crate) const fn later_by(self, turns: u8) -> Self {
+        Self(self.0 + turns as u64)
     }
 }
 

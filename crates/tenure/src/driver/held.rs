@@ -1,7 +1,7 @@
 //! A lock that this process holds: what its guard and the driver share.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,17 +23,20 @@ pub(crate) struct Held {
     pub(super) driver: Arc<Driver>,
     pub(crate) name: LockName,
     pub(crate) entry: Entry,
-    pub(crate) fence: Fence,
+    /// The fence of the first turn; each local hand-over takes the next.
+    first_fence: Fence,
     pub(super) about: Arc<About>,
     /// Since when this process holds it, through all local hand-overs.
     pub(super) process_since: Moment,
-    /// How much later this guard got it, in microseconds.
-    later: u32,
     pub(super) lease: Lease,
     /// The least holding time in milliseconds, zero for none.
     pub(super) at_least: u32,
-    /// How many local hand-overs the reserved fences still allow.
-    pub(super) passes: u16,
+    /// How much later the present turn began, in microseconds.
+    later: AtomicU32,
+    /// Whose turn it is: counts the local hand-overs.
+    turn: AtomicU8,
+    /// How many of them the reserved fences allow.
+    pub(super) passes: u8,
     deadline: AtomicU64,
     alarm: AtomicU64,
     state: AtomicU8,
@@ -70,10 +73,9 @@ pub(super) struct Terms {
     pub(super) fence: Fence,
     pub(super) about: Arc<About>,
     pub(super) since: Moment,
-    pub(super) process_since: Moment,
     pub(super) lease: Lease,
     pub(super) at_least: u32,
-    pub(super) passes: u16,
+    pub(super) passes: u8,
     pub(super) deadline: Moment,
     pub(super) renewing: Renewing,
 }
@@ -84,13 +86,13 @@ impl Held {
             driver,
             name: terms.name,
             entry: terms.entry,
-            fence: terms.fence,
+            first_fence: terms.fence,
             about: terms.about,
-            process_since: terms.process_since,
-            // Local hand-overs end after milliseconds, so it always fits.
-            later: u32::try_from(terms.since.since(terms.process_since).as_micros()).unwrap_or(0),
+            process_since: terms.since,
             lease: terms.lease,
             at_least: terms.at_least,
+            later: AtomicU32::new(0),
+            turn: AtomicU8::new(0),
             passes: terms.passes,
             deadline: AtomicU64::new(terms.deadline.as_micros()),
             alarm: AtomicU64::new(NO_ALARM),
@@ -108,13 +110,36 @@ impl Held {
         self.lease
     }
 
-    /// Since when this guard holds it.
+    /// Since when the present turn goes on.
     pub(super) fn since(&self) -> Moment {
-        self.process_since + Duration::from_micros(self.later.into())
+        self.process_since + Duration::from_micros(self.later.load(Ordering::Relaxed).into())
+    }
+
+    /// Whose turn it is.
+    pub(super) fn turn(&self) -> u8 {
+        self.turn.load(Ordering::Acquire)
+    }
+
+    /// The fence of a turn.
+    pub(crate) fn fence(&self, turn: u8) -> Fence {
+        self.first_fence.later_by(turn)
+    }
+
+    /// The next turn begins. Only whoever has the present one may say so.
+    pub(super) fn next_turn(&self, now: Moment) -> u8 {
+        let later = now.since(self.process_since).as_micros();
+        // Local hand-overs end after milliseconds, so it always fits.
+        self.later.store(u32::try_from(later).unwrap_or(0), Ordering::Relaxed);
+        self.turn.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     pub(crate) fn deadline(&self) -> Moment {
         Moment::from_micros(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// Why the lock is lost for the one whose turn it was; none if it was passed on, or is held.
+    pub(crate) fn lost_for(&self, turn: u8, now: Moment) -> Option<Lost> {
+        if turn == self.turn() { self.lost(now) } else { None }
     }
 
     /// Why the lock is lost at `now`; none while it is held. Looks at the clock too: a process
@@ -129,24 +154,21 @@ impl Held {
         Some(Lost { name: self.name.clone(), why })
     }
 
-    /// Resolves when the lock is lost; never, if it is released before.
-    pub(crate) async fn until_lost(&self) -> Lost {
+    /// Resolves when the lock is lost for the one whose turn it is; never, if it is released or
+    /// passed on before.
+    pub(crate) async fn until_lost(&self, turn: u8) -> Lost {
         let watch = self.watch.get_or_init(Box::default);
         loop {
             let mut changed = pin!(watch.notified());
             changed.as_mut().enable();
             // Against `announce`: either it sees the watch, or we see the state.
             fence(Ordering::SeqCst);
-            if let Some(lost) = self.lost_by_state() {
+            // As announced: the driver looks at the clock, and announces in time.
+            if let Some(lost) = self.lost_for(turn, Moment::ZERO) {
                 return lost;
             }
             changed.await;
         }
-    }
-
-    /// What was announced, leaving the clock to the driver, which announces in time.
-    fn lost_by_state(&self) -> Option<Lost> {
-        self.lost(Moment::ZERO)
     }
 
     pub(super) fn is_held(&self) -> bool {

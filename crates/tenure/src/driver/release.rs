@@ -46,13 +46,13 @@ impl Driver {
     /// Ends the hold here, then passes the lock on or begins to release it in the store.
     fn depart(self: &Arc<Self>, held: &Arc<Held>) -> Option<Departure> {
         let now = clock::now();
-        let was_lost = held.lost(now).is_some() | !self.finish(held);
-        if !was_lost {
+        if held.lost(now).is_none() {
             telemetry::held_for(now.since(held.since()));
             if self.pass_on(held, now) {
                 return None;
             }
         }
+        let was_lost = held.lost(now).is_some() | !self.finish(held);
         // A question of our own line that is still on its way would take the lock again: its
         // answer undoes that.
         lock(&self.lines).disown(held.entry);

@@ -50,10 +50,9 @@ impl Driver {
             fence: grant.fence,
             about: spec.about.clone(),
             since: now,
-            process_since: now,
             lease: spec.lease,
             at_least: spec.at_least,
-            passes: if spec.is_shareable() { grant.fences.saturating_sub(1) as u16 } else { 0 },
+            passes: if spec.is_shareable() { passes(grant) } else { 0 },
             deadline,
             renewing,
         };
@@ -64,7 +63,7 @@ impl Driver {
     pub(super) fn guard(self: &Arc<Self>, terms: Terms, alarm: Moment) -> Guard {
         let held = Arc::new(Held::new(self.clone(), terms));
         self.arm(&held, alarm);
-        Guard::new(held)
+        Guard::of_turn(held, 0)
     }
 
     /// Looks after held locks whose alarm has gone off.
@@ -177,7 +176,7 @@ impl Driver {
         agenda.disarm(held);
         drop(agenda);
         held.announce();
-        telemetry::lost(&Lost { name: held.name.clone(), why }, held.fence);
+        telemetry::lost(&Lost { name: held.name.clone(), why }, held.fence(held.turn()));
     }
 
     /// Sets the alarm of a lock that is still held.
@@ -201,6 +200,11 @@ impl Driver {
         agenda.disarm(held);
         held.set_finished()
     }
+}
+
+/// How many local hand-overs the fences of a grant allow.
+fn passes(grant: Grant) -> u8 {
+    u8::try_from(grant.fences.saturating_sub(1)).unwrap_or(u8::MAX)
 }
 
 fn renewal(held: &Arc<Held>) -> Renewal {

@@ -45,21 +45,44 @@ impl Fixture for Memory {
     }
 }
 
-/// A Redis server of the case's own.
+/// A server of the case's own.
 #[cfg(feature = "redis")]
-pub(crate) struct Redis(tenure_testkit::Server);
+pub(crate) struct OneServer<F>(tenure_testkit::Server, std::marker::PhantomData<fn() -> F>);
+
+/// Which server it is.
+#[cfg(feature = "redis")]
+pub(crate) trait Which {
+    const FLAVOR: tenure_testkit::Flavor;
+}
 
 #[cfg(feature = "redis")]
-impl Redis {
+pub(crate) struct Redis;
+
+#[cfg(feature = "redis")]
+impl Which for Redis {
+    const FLAVOR: tenure_testkit::Flavor = tenure_testkit::Flavor::Redis;
+}
+
+#[cfg(feature = "redis")]
+pub(crate) struct Valkey;
+
+#[cfg(feature = "redis")]
+impl Which for Valkey {
+    const FLAVOR: tenure_testkit::Flavor = tenure_testkit::Flavor::Valkey;
+}
+
+#[cfg(feature = "redis")]
+impl<F> OneServer<F> {
     fn connect(&self) -> tenure::engine::RedisEngine {
         block_on(tenure::engine::RedisEngine::connect(&self.0.url())).unwrap()
     }
 }
 
 #[cfg(feature = "redis")]
-impl Fixture for Redis {
+impl<F: Which> Fixture for OneServer<F> {
     fn start() -> Self {
-        Self(tenure_testkit::Server::start())
+        let server = tenure_testkit::Server::builder().flavor(F::FLAVOR).start();
+        Self(server, std::marker::PhantomData)
     }
 
     fn engine(&self) -> Box<dyn Engine> {

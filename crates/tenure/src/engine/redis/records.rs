@@ -21,7 +21,7 @@ pub(super) fn lock(name: LockName, value: &Reply, clients: &Clients) -> Option<L
     let shape = shape.text()?;
     let mut info = LockInfo::free(name.clone());
     if !shape.is_empty() {
-        let (kind, limit) = read_shape(&shape)?;
+        let (kind, limit) = read_shape(shape)?;
         (info.kind, info.limit) = (Some(kind), limit);
     }
     info.holders = holders.array()?.iter().map(|it| holder(it, clients)).collect::<Option<_>>()?;

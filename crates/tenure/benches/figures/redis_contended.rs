@@ -1,0 +1,238 @@
+//! Many who want the same lock, in one process and in several.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tenure::blocking::block_on;
+use tenure_testkit::Server;
+
+use super::memory::{now, pause};
+use super::redis::{client, ping, server, talk};
+
+const SECTION: Duration = Duration::from_millis(2);
+const PROCESSES: usize = 8;
+
+/// Sections per second of 64 tasks of one process on one name, over PINGs per second.
+pub(crate) fn local() -> Vec<f64> {
+    let server = server();
+    let (tenure, mut plain) = (client(&server), server.connect().expect("a connection"));
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(1).build().expect("a runtime");
+    let (sections, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    for _ in 0..64 {
+        let (lock, sections, stop) = (tenure.lock("x"), sections.clone(), stop.clone());
+        runtime.spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let guard = lock.acquire().await.expect("a lock");
+                sections.fetch_add(1, Ordering::Relaxed);
+                drop(guard);
+            }
+        });
+    }
+    let rates: Vec<_> = (0..5)
+        .map(|_| {
+            let (started, before) = (now(), sections.load(Ordering::Relaxed));
+            pause(Duration::from_secs(1));
+            let count = sections.load(Ordering::Relaxed) - before;
+            count as f64 / started.elapsed().as_secs_f64()
+        })
+        .collect();
+    stop.store(true, Ordering::Relaxed);
+    drop(runtime);
+    let ping = ping(&mut plain, 5_000);
+    talk(&format!("{:.0} sections/s, ping {ping:.1} µs", rates[2]));
+    rates.iter().map(|rate| rate * ping / 1e6).collect()
+}
+
+/// What eight processes do with one lock in a while.
+struct Crowd {
+    served: Vec<u64>,
+    worst_wait: f64,
+    seconds: f64,
+    commands: f64,
+}
+
+impl Crowd {
+    fn run() -> Self {
+        let server = server();
+        let mut plain = server.connect().expect("a connection");
+        let children: Vec<_> = (0..PROCESSES).map(|_| spawn("contend", &server, "")).collect();
+        let mut children: Vec<_> = children.into_iter().map(Ready::wait).collect();
+        plain.command(&["CONFIG", "RESETSTAT"]).expect("a reply");
+        let started = now();
+        children.iter_mut().for_each(Ready::go);
+        let reports: Vec<Vec<f64>> = children.into_iter().map(Ready::report).collect();
+        let seconds = started.elapsed().as_secs_f64();
+        let stats =
+            plain.command(&["INFO", "commandstats"]).expect("a reply").text().expect("text");
+        let calls = stats.lines().filter(|line| line.starts_with("cmdstat_evalsha:"));
+        let calls = calls
+            .filter_map(|line| line.split("calls=").nth(1)?.split(',').next()?.parse::<f64>().ok());
+        let served: Vec<_> = reports.iter().map(|report| report[0] as u64).collect();
+        Self {
+            commands: calls.sum::<f64>() / served.iter().sum::<u64>() as f64,
+            worst_wait: reports.iter().map(|report| report[1]).fold(0.0, f64::max),
+            served,
+            seconds,
+        }
+    }
+}
+
+/// Sections per second of eight processes, over what one gets without a lock.
+pub(crate) fn cross() -> Vec<f64> {
+    (0..3)
+        .map(|_| {
+            let alone = alone();
+            let crowd = Crowd::run();
+            let rate = crowd.served.iter().sum::<u64>() as f64 / crowd.seconds;
+            talk(&format!("alone {alone:.0}/s, together {rate:.0}/s, {:?}", crowd.served));
+            rate / alone
+        })
+        .collect()
+}
+
+/// The least served process, over the most served.
+pub(crate) fn cross_share() -> Vec<f64> {
+    let crowd = Crowd::run();
+    let (least, most) = (crowd.served.iter().min(), crowd.served.iter().max());
+    vec![*least.expect("eight") as f64 / *most.expect("eight") as f64]
+}
+
+/// The longest wait, over the time in which each of the others is served once.
+pub(crate) fn cross_wait() -> Vec<f64> {
+    let crowd = Crowd::run();
+    vec![crowd.worst_wait / (SECTION.as_secs_f64() * PROCESSES as f64)]
+}
+
+/// Script calls per section.
+pub(crate) fn cross_commands() -> Vec<f64> {
+    vec![Crowd::run().commands]
+}
+
+fn alone() -> f64 {
+    let started = now();
+    (0..500).for_each(|_| pause(SECTION));
+    500.0 / started.elapsed().as_secs_f64()
+}
+
+/// The median from one process's release to the other's holding it, over one PING.
+pub(crate) fn handover() -> Vec<f64> {
+    (0..5)
+        .map(|_| {
+            let server = server();
+            let mut plain = server.connect().expect("a connection");
+            let shared = server.folder().join("released").display().to_string();
+            std::fs::write(&shared, [0; 16]).expect("a file");
+            let children: Vec<_> = (0..2).map(|_| spawn("handover", &server, &shared)).collect();
+            let mut children: Vec<_> = children.into_iter().map(Ready::wait).collect();
+            let before = ping(&mut plain, 3_000);
+            children.iter_mut().for_each(Ready::go);
+            let mut times: Vec<_> = children.into_iter().flat_map(Ready::report).collect();
+            let after = ping(&mut plain, 3_000);
+            times.sort_by(f64::total_cmp);
+            let median = times[times.len() / 2];
+            talk(&format!("hand-over {median:.1} µs, ping {before:.1} and {after:.1} µs"));
+            median / ((before + after) / 2.0)
+        })
+        .collect()
+}
+
+/// A child that has connected, and waits for the word.
+struct Ready {
+    child: Child,
+    output: BufReader<std::process::ChildStdout>,
+}
+
+fn spawn(role: &str, server: &Server, shared: &str) -> Ready {
+    let program = std::env::current_exe().expect("this program");
+    let mut child = Command::new(program)
+        .args(["--child", role, &server.url(), shared])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a child");
+    let output = BufReader::new(child.stdout.take().expect("its output"));
+    Ready { child, output }
+}
+
+impl Ready {
+    fn wait(mut self) -> Self {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("a word");
+        assert_eq!(line.trim(), "ready");
+        self
+    }
+
+    fn go(&mut self) {
+        self.child.stdin.as_mut().expect("its input").write_all(b"go\n").expect("told");
+    }
+
+    fn report(mut self) -> Vec<f64> {
+        let lines = (&mut self.output).lines().map_while(Result::ok);
+        let numbers = lines.filter_map(|line| line.parse().ok()).collect();
+        self.child.wait().expect("its end");
+        numbers
+    }
+}
+
+/// What a child does.
+pub(crate) fn child(role: &str, url: &str, shared: &str) {
+    let tenure = block_on(tenure::Tenure::connect(url)).expect("a client");
+    let lock = tenure.lock("x").blocking();
+    println!("ready");
+    std::io::stdin().read_line(&mut String::new()).expect("the word");
+    match role {
+        "contend" => contend(&lock),
+        _ => hand_over(&lock, shared),
+    }
+}
+
+fn contend(lock: &tenure::blocking::Lock) {
+    let (mut served, mut worst) = (0, 0.0_f64);
+    let started = now();
+    while started.elapsed() < Duration::from_secs(5) {
+        let asked = now();
+        let guard = lock.acquire().expect("a lock");
+        worst = worst.max(asked.elapsed().as_secs_f64());
+        pause(SECTION);
+        drop(guard);
+        served += 1;
+    }
+    println!("{served}\n{worst}");
+}
+
+/// The time of the last release is in a file that both can read.
+fn hand_over(lock: &tenure::blocking::Lock, shared: &str) {
+    use std::os::unix::fs::FileExt;
+    let options = std::fs::OpenOptions::new().read(true).write(true).open(shared);
+    let file = options.expect("the shared file");
+    let me = std::process::id();
+    let mut times = Vec::new();
+    for _ in 0..1_500 {
+        let guard = lock.acquire().expect("a lock");
+        let held = micros();
+        let mut last = [0; 16];
+        file.read_exact_at(&mut last, 0).expect("the last release");
+        let (who, when) = last.split_at(8);
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        // Only what came straight from the other counts.
+        if number(when) > 0 && number(who) != u64::from(me) {
+            times.push(held - number(when));
+        }
+        pause(Duration::from_micros(300));
+        let mut record = u64::from(me).to_le_bytes().to_vec();
+        record.extend(micros().to_le_bytes());
+        file.write_all_at(&record, 0).expect("written");
+        guard.release().expect("a release");
+    }
+    times.iter().for_each(|time| println!("{time}"));
+}
+
+fn micros() -> u64 {
+    use rustix::time::{ClockId, clock_gettime};
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
+}
