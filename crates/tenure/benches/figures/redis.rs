@@ -157,24 +157,14 @@ impl Plain {
         let key = format!("tenure:{{plain/{number}}}");
         let owner = "0123456789abcdef0123456789abcdef";
         let hash = if acquire { &self.acquire } else { &self.release };
-        let mut words = vec![
-            "EVALSHA",
-            hash,
-            "1",
-            &key,
-            "1",
-            "c0ffee00c0ffee00",
-            "tenure:wake:",
-            "3600000",
-            owner,
-        ];
+        let mut words = vec!["EVALSHA", hash, "1", &key, "1", "c0ffee00c0ffee00", owner];
         words.extend(if acquire { &["30000", "0 m1 1 15000 3000 33 "][..] } else { &["-"] });
         self.connection.send(&words).expect("sent");
     }
 
     fn expect_done(&mut self) {
         match self.connection.read().expect("a reply") {
-            Reply::Array(Some(_)) => {}
+            Reply::Bulk(Some(_)) => {}
             other => panic!("{other:?}"),
         }
     }

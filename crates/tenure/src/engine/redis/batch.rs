@@ -31,15 +31,14 @@ pub(super) trait Batched: Send + 'static {
     /// Its part of the script's arguments.
     fn arguments(&self, into: &mut Command);
 
-    /// Its part of the script's answer.
-    fn read(reply: &Reply) -> Option<Self::Outcome>;
+    /// Its line of the script's answer.
+    fn read(line: &str) -> Option<Self::Outcome>;
 }
 
 /// Gathers operations of one kind.
 pub(super) struct Batcher<O: Batched> {
     link: Arc<Link>,
-    /// The arguments that every call begins with.
-    common: Arc<[String]>,
+    client: String,
     gathered: Mutex<Gathered<O>>,
 }
 
@@ -54,9 +53,9 @@ struct Item<O: Batched> {
 }
 
 impl<O: Batched> Batcher<O> {
-    pub(super) fn new(link: Arc<Link>, common: Arc<[String]>) -> Arc<Self> {
+    pub(super) fn new(link: Arc<Link>, client: String) -> Arc<Self> {
         let gathered = Gathered { waiting: Vec::new(), is_in_flight: false };
-        Arc::new(Self { link, common, gathered: Mutex::new(gathered) })
+        Arc::new(Self { link, client, gathered: Mutex::new(gathered) })
     }
 
     /// Sends an operation, at once or with the next call.
@@ -75,14 +74,14 @@ impl<O: Batched> Batcher<O> {
 
     fn depart(self: &Arc<Self>, batch: Vec<Item<O>>) {
         let names = batch.iter().map(|item| item.operation.name());
-        let mut call = self.link.prepare(O::script(), names, &self.common);
+        let mut call = self.link.prepare(O::script(), names, &self.client);
         batch.iter().for_each(|item| item.operation.arguments(&mut call.command));
         let batcher = self.clone();
         self.link.call(call, Box::new(move |result| batcher.land(batch, result)));
     }
 
     /// The answer is there: first the next call departs, then everyone is told.
-    fn land(self: Arc<Self>, batch: Vec<Item<O>>, result: Result<Vec<Reply>, Trouble>) {
+    fn land(self: Arc<Self>, batch: Vec<Item<O>>, result: Result<Reply, Trouble>) {
         let mut gathered = lock(&self.gathered);
         let next = gathered.take();
         gathered.is_in_flight = !next.is_empty();
@@ -101,25 +100,34 @@ impl<O: Batched> Gathered<O> {
     }
 }
 
-fn distribute<O: Batched>(batch: Vec<Item<O>>, result: Result<Vec<Reply>, Trouble>) {
-    let mut replies = result.map(Vec::into_iter);
+fn distribute<O: Batched>(batch: Vec<Item<O>>, result: Result<Reply, Trouble>) {
+    let answer = result.and_then(lines);
+    let mut lines = answer.as_ref().map(|lines| lines.iter().map(String::as_str));
     for item in batch {
-        let outcome = match &mut replies {
-            Ok(replies) => read::<O>(replies.next()),
-            Err(trouble) => Err(trouble.clone()),
+        let outcome = match &mut lines {
+            Ok(lines) => read::<O>(lines.next()),
+            Err(trouble) => Err((*trouble).clone()),
         };
         // Nobody may be waiting for it any more.
         let _ = item.reply.send(outcome);
     }
 }
 
-/// One operation's part of an answer.
-pub(super) fn read<O: Batched>(reply: Option<Reply>) -> Result<O::Outcome, Trouble> {
-    match &reply {
-        Some(Reply::Error(error)) => Err(of_server(error)),
-        Some(reply) => {
-            O::read(reply).ok_or_else(|| Trouble::unknown("the server's answer is not understood"))
-        }
-        None => Err(Trouble::unknown("the server's answer is too short")),
+/// The lines of an answer, after the nonce.
+pub(super) fn lines(reply: Reply) -> Result<Vec<String>, Trouble> {
+    let text = reply.text().ok_or_else(not_understood)?;
+    Ok(text.lines().skip(1).map(str::to_owned).collect())
+}
+
+/// One operation's line of an answer.
+pub(super) fn read<O: Batched>(line: Option<&str>) -> Result<O::Outcome, Trouble> {
+    let line = line.ok_or_else(|| Trouble::unknown("the server's answer is too short"))?;
+    match line.strip_prefix('-') {
+        Some(error) => Err(of_server(error)),
+        None => O::read(line).ok_or_else(not_understood),
     }
+}
+
+fn not_understood() -> Trouble {
+    Trouble::unknown("the server's answer is not understood")
 }

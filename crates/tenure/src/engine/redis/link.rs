@@ -51,8 +51,8 @@ pub(super) struct Call {
     pub(super) command: Command,
 }
 
-/// Called with the part of a script's answer that comes after the nonce.
-pub(super) type Landed = Box<dyn FnOnce(Result<Vec<Reply>, Trouble>) + Send>;
+/// Called with a script's answer.
+pub(super) type Landed = Done;
 
 impl Link {
     pub(super) fn new(address: Address) -> Arc<Self> {
@@ -153,13 +153,13 @@ impl Link {
         &self,
         script: &'static Script,
         names: impl ExactSizeIterator<Item = &'a LockName>,
-        common: &[String],
+        client: &str,
     ) -> Call {
         let nonce = self.nonce.fetch_add(1, Ordering::Relaxed).to_string();
         let mut command = Command::new("EVALSHA").arg(&script.hash).arg(names.len().to_string());
         names.for_each(|name| command.push(keys::lock(name)));
         command.push(&nonce);
-        common.iter().for_each(|argument| command.push(argument));
+        command.push(client);
         Call { script, nonce, command }
     }
 
@@ -188,7 +188,7 @@ impl Link {
     }
 
     /// Runs a script, and awaits its answer.
-    pub(super) async fn run(self: &Arc<Self>, call: Call) -> Result<Vec<Reply>, Trouble> {
+    pub(super) async fn run(self: &Arc<Self>, call: Call) -> Result<Reply, Trouble> {
         let (done, answer) = oneshot::channel();
         self.call(call, Box::new(|result| drop(done.send(result))));
         answer.await.unwrap_or_else(|_| Err(closed()))
@@ -207,16 +207,17 @@ async fn ask(wire: &Wire, command: &Command) -> Result<Reply, Trouble> {
     reply.await.unwrap_or_else(|_| Err(closed()))
 }
 
-/// What a script answered, after the nonce.
-fn answer(reply: Reply, nonce: &str) -> Result<Vec<Reply>, Trouble> {
-    match reply {
-        Reply::Array(mut replies) if replies.first().and_then(Reply::text) == Some(nonce) => {
-            replies.remove(0);
-            Ok(replies)
-        }
-        Reply::Error(error) => Err(of_server(&error)),
-        _ => Err(Trouble::unknown("the server gave the answer to another request")),
+/// What a script answered: a text or an array that begins with the nonce.
+fn answer(reply: Reply, nonce: &str) -> Result<Reply, Trouble> {
+    let echo = match &reply {
+        Reply::Error(error) => return Err(of_server(error)),
+        Reply::Array(replies) => replies.first().and_then(Reply::text),
+        text => text.text().and_then(|text| text.lines().next()),
+    };
+    if echo == Some(nonce) {
+        return Ok(reply);
     }
+    Err(Trouble::unknown("the server gave the answer to another request"))
 }
 
 pub(super) fn closed() -> Trouble {

@@ -97,11 +97,10 @@ impl RedisEngine {
         });
         let (running, ended) = oneshot::channel::<()>();
         let commands = &server.commands;
-        let common: Arc<[String]> = server.common().into();
         let engine = Self {
-            acquires: Batcher::new(commands.clone(), common.clone()),
-            releases: Batcher::new(commands.clone(), common.clone()),
-            cancels: Batcher::new(commands.clone(), common),
+            acquires: Batcher::new(commands.clone(), client.clone()),
+            releases: Batcher::new(commands.clone(), client.clone()),
+            cancels: Batcher::new(commands.clone(), client.clone()),
             subscriber: Subscriber::new(address, &client),
             io: runtime.handle().clone(),
             server,

@@ -2,7 +2,7 @@
 
 use super::batch::Batched;
 use super::keys;
-use super::resp::{Command, Reply};
+use super::resp::Command;
 use super::scripts::{ACQUIRE, CANCEL, RELEASE, RENEW, Script};
 use crate::core::fence::Fence;
 use crate::core::moment::Moment;
@@ -31,26 +31,26 @@ impl Batched for AcquireRequest {
         into.push(wish(self));
     }
 
-    fn read(reply: &Reply) -> Option<Acquired> {
-        let replies = reply.array()?;
-        match (replies.first()?.number()?, replies) {
-            (1, [_, fence, fences, lease, at]) => Some(Acquired::Granted(Grant {
-                fence: Fence::from_value(fence.number()?),
-                fences: fences.number()? as u32,
-                lease: Duration::from_micros(lease.number()?),
-                at: Moment::from_micros(at.number()?),
+    fn read(line: &str) -> Option<Acquired> {
+        let words: Vec<_> = line.split(' ').collect();
+        match words[..] {
+            ["1", fence, fences, lease, at] => Some(Acquired::Granted(Grant {
+                fence: Fence::from_value(fence.parse().ok()?),
+                fences: fences.parse().ok()?,
+                lease: Duration::from_millis(lease.parse().ok()?),
+                at: Moment::from_micros(at.parse().ok()?),
             })),
-            (2, [_, ahead, free_in, at]) => Some(Acquired::Queued(Standing {
-                ahead: ahead.number()? as u32,
-                free_in: Duration::from_micros(free_in.number()?),
-                at: Moment::from_micros(at.number()?),
+            ["2", ahead, free_in, at] => Some(Acquired::Queued(Standing {
+                ahead: ahead.parse().ok()?,
+                free_in: Duration::from_micros(free_in.parse().ok()?),
+                at: Moment::from_micros(at.parse().ok()?),
             })),
-            (3, _) => Some(Acquired::Busy),
-            (4, [_, shape]) => {
-                let (kind, limit) = read_shape(shape.text()?)?;
+            ["3"] => Some(Acquired::Busy),
+            ["4", shape] => {
+                let (kind, limit) = read_shape(shape)?;
                 Some(Acquired::Mismatch { kind, limit })
             }
-            (5, [_, held]) => Some(Acquired::Upgrade { held: held.number()? as u32 }),
+            ["5", held] => Some(Acquired::Upgrade { held: held.parse().ok()? }),
             _ => None,
         }
     }
@@ -112,8 +112,12 @@ impl Batched for Renewal {
         into.push(self.lease.duration().as_millis().to_string());
     }
 
-    fn read(reply: &Reply) -> Option<Renewed> {
-        Some(if reply.number()? == 1 { Renewed::Extended } else { Renewed::NotHeld })
+    fn read(line: &str) -> Option<Renewed> {
+        match line {
+            "1" => Some(Renewed::Extended),
+            "0" => Some(Renewed::NotHeld),
+            _ => None,
+        }
     }
 }
 
@@ -138,13 +142,10 @@ impl Batched for ReleaseRequest {
         }
     }
 
-    fn read(reply: &Reply) -> Option<ReleaseOutcome> {
-        match reply {
-            Reply::Integer(-1) => Some(ReleaseOutcome::NotHeld),
-            Reply::Integer(remaining) => {
-                Some(ReleaseOutcome::Released { remaining: u32::try_from(*remaining).ok()? })
-            }
-            _ => None,
+    fn read(line: &str) -> Option<ReleaseOutcome> {
+        match line {
+            "none" => Some(ReleaseOutcome::NotHeld),
+            remaining => Some(ReleaseOutcome::Released { remaining: remaining.parse().ok()? }),
         }
     }
 }
@@ -165,7 +166,7 @@ impl Batched for CancelRequest {
         into.push(format!("{:x}", self.entry.number));
     }
 
-    fn read(reply: &Reply) -> Option<()> {
-        reply.number().map(drop)
+    fn read(line: &str) -> Option<()> {
+        (line == "0").then_some(())
     }
 }

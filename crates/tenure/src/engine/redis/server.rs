@@ -14,10 +14,6 @@ use crate::engine::{ForceOutcome, ForceRequest, ListRequest, Renewal, Renewed};
 use crate::error::Trouble;
 use crate::info::{About, LockInfo};
 
-/// How long a fence outlives its lock. It guards against a clock set back by less than that;
-/// names are often used once, and a longer time would fill the server.
-const RETENTION: Duration = Duration::from_secs(3600);
-
 /// How long the record of a forced release is kept.
 const RECORD_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -34,12 +30,6 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// The arguments that every script gets first, after the nonce.
-    pub(super) fn common(&self) -> [String; 3] {
-        let retention = RETENTION.as_millis().to_string();
-        [self.client.clone(), keys::CHANNEL.to_owned(), retention]
-    }
-
     /// Says who this client is, for those who look at its locks.
     pub(super) async fn introduce(&self) -> Result<(), Trouble> {
         let kept = CLIENT_KEPT.as_millis().to_string();
@@ -53,11 +43,11 @@ impl Server {
             return Ok(Vec::new());
         }
         let names = renewals.iter().map(Batched::name);
-        let mut call = self.renewals.prepare(Renewal::script(), names, &self.common());
+        let mut call = self.renewals.prepare(Renewal::script(), names, &self.client);
         renewals.iter().for_each(|renewal| renewal.arguments(&mut call.command));
-        let replies = self.renewals.run(call).await?;
-        let mut replies = replies.into_iter();
-        renewals.iter().map(|_| batch::read::<Renewal>(replies.next())).collect()
+        let lines = self.renewals.run(call).await.and_then(batch::lines)?;
+        let mut lines = lines.iter().map(String::as_str);
+        renewals.iter().map(|_| batch::read::<Renewal>(lines.next())).collect()
     }
 
     pub(super) async fn inspect(
@@ -65,9 +55,9 @@ impl Server {
         names: &[LockName],
         waiters: usize,
     ) -> Result<Vec<LockInfo>, Trouble> {
-        let mut call = self.commands.prepare(&scripts::INSPECT, names.iter(), &self.common());
+        let mut call = self.commands.prepare(&scripts::INSPECT, names.iter(), &self.client);
         call.command.push(waiters.to_string());
-        let replies = self.commands.run(call).await?;
+        let replies = self.commands.run(call).await.and_then(array)?;
         let clients = self.clients(replies.iter().flat_map(records::clients).collect()).await?;
         let infos = names.iter().zip(&replies).map(|(name, reply)| match reply {
             Reply::Error(error) => Err(trouble::of_server(error)),
@@ -127,12 +117,12 @@ impl Server {
 
     pub(super) async fn force(&self, request: ForceRequest) -> Result<ForceOutcome, Trouble> {
         let names = std::iter::once(&request.name);
-        let mut call = self.commands.prepare(&scripts::FORCE, names, &self.common());
+        let mut call = self.commands.prepare(&scripts::FORCE, names, &self.client);
         let expected = request.expected.map(|owner| owner.to_string()).unwrap_or_default();
         let record = format!("{} {}", records::client(&request.by), keys::encode(&request.reason));
         let kept = RECORD_KEPT.as_millis().to_string();
         [expected, record, kept].iter().for_each(|argument| call.command.push(argument));
-        let replies = self.commands.run(call).await?;
+        let replies = self.commands.run(call).await.and_then(array)?;
         let owners = match replies.first() {
             Some(Reply::Error(error)) => return Err(trouble::of_server(error)),
             Some(Reply::Array(owners)) => owners.iter(),
@@ -151,6 +141,17 @@ impl Server {
             Reply::Error(error) => Err(trouble::of_server(&error)),
             reply => Ok(reply),
         }
+    }
+}
+
+/// What a script that answers with an array says, after the nonce.
+fn array(reply: Reply) -> Result<Vec<Reply>, Trouble> {
+    match reply {
+        Reply::Array(mut replies) if !replies.is_empty() => {
+            replies.remove(0);
+            Ok(replies)
+        }
+        _ => Err(not_understood()),
     }
 }
 

@@ -116,7 +116,9 @@ impl Twins {
         let values = self.call(O::script(), operation.name(), |it| operation.arguments(it));
         // Sent twice, it acts once (I5): the state and the wake-ups compared below would show it.
         self.call(O::script(), operation.name(), |it| operation.arguments(it));
-        let outcome = batch::read::<O>(values.into_iter().next()).map_err(|it| it.to_string())?;
+        let lines = batch::lines(values).map_err(|it| it.to_string())?;
+        let outcome = batch::read::<O>(lines.first().map(String::as_str));
+        let outcome = outcome.map_err(|it| it.to_string())?;
         same("outcome", &outcome, expected)
     }
 
@@ -140,7 +142,7 @@ impl Twins {
         let values = self.call(&scripts::FORCE, &request.name, |command| {
             [&expected, &record, "60000"].iter().for_each(|argument| command.push(argument));
         });
-        let taken = values[0].array().unwrap_or_default().iter();
+        let taken = values.array().and_then(|values| values[1].array()).unwrap_or_default().iter();
         let mut taken: Vec<Owner> = taken.filter_map(|owner| owner.text()?.parse().ok()).collect();
         let mut owners = match outcome {
             ForceOutcome::Released(owners) => owners,
@@ -177,7 +179,8 @@ impl Twins {
         let shown = LockInfo::WAITERS_SHOWN.to_string();
         let values = self.call(&scripts::INSPECT, &name, |command| command.push(&shown));
         let about = [(self.client.clone(), (*self.about).clone())];
-        let mut info = records::lock(name, &values[0], &about.into()).ok_or("not understood")?;
+        let mut info = records::lock(name, &values.array().ok_or("no array")?[1], &about.into())
+            .ok_or("not understood")?;
         // A fence that ran ahead of the clock tells "since" wrong by microseconds.
         for (seen, told) in info.holders.iter_mut().zip(&expected.holders) {
             seen.since = told.since;
@@ -193,26 +196,22 @@ impl Twins {
         script: &Script,
         name: &LockName,
         arguments: impl FnOnce(&mut Command),
-    ) -> Vec<Reply> {
+    ) -> Reply {
         let micros = self.now.as_micros();
         let (seconds, rest) = ((micros / 1_000_000).to_string(), (micros % 1_000_000).to_string());
         self.connection.command(&["MSET", "test:s", &seconds, "test:us", &rest]).unwrap();
         let clock = "redis.call('MGET', 'test:s', 'test:us')";
         let text = script.text.replace("redis.call('TIME')", clock);
         let mut command = Command::new("EVAL").arg(text).arg("1").arg(keys::lock(name));
-        for common in ["nonce", &self.client, keys::CHANNEL, "3600000"] {
-            command.push(common);
-        }
+        command.push("nonce");
+        command.push(&self.client);
         arguments(&mut command);
         let mut bytes = Vec::new();
         command.write(&mut bytes);
         // A command reads like an array of texts.
         let Ok(Some((Reply::Array(words), _))) = resp::read(&bytes) else { panic!("no command") };
         let words: Vec<_> = words.iter().filter_map(Reply::text).collect();
-        match convert(self.connection.command(&words).unwrap()) {
-            Reply::Array(replies) => replies[1..].to_vec(),
-            other => panic!("{other:?}"),
-        }
+        convert(self.connection.command(&words).unwrap())
     }
 
     fn entry(&self, owner: u8, number: u8) -> Entry {

@@ -1,35 +1,41 @@
 -- Take locks, or join their queues. Upholds I1, I4, I5, I10.
 -- KEYS[i] lock
--- ARGV[1] nonce     ARGV[2] client     ARGV[3] channel prefix     ARGV[4] fence retention, ms
+-- ARGV[1] nonce     ARGV[2] client
 -- and for each lock: owner, lease in ms, and what else is wanted: "-" for the one permit of a
 -- mutex, entered once, without a note and without waiting; otherwise
 -- "number kind-and-limit permits heartbeat claim fences note", heartbeat 0 for not waiting.
--- Returns the nonce, and for each lock one of
--- {1, fence, fences, lease µs, now}   granted       {2, ahead, µs until free, now}   queued
--- {3}   busy          {4, kind and limit}   in use as another kind
--- {5, permits held}   the owner holds fewer         an error   somebody else's key is in its place
-local client, CHANNEL, RETENTION = ARGV[2], ARGV[3], tonumber(ARGV[4])
+-- Returns lines: the nonce, and for each lock one of
+-- "1 fence fences lease-in-ms now"   granted       "2 ahead µs-until-free now"   queued
+-- "3"   busy                "4 kind-and-limit"   in use as another kind
+-- "5 permits"   the owner holds fewer          "-error"   somebody else's key is in its place
+local client = ARGV[2]
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local stamp = time[1] .. string.sub('00000' .. time[2], -6)
+local now = tonumber(stamp)
 local results = { ARGV[1] }
-local rest = {}
-for i, key in ipairs(KEYS) do
-  local owner, lease, wish = ARGV[i * 3 + 2], ARGV[i * 3 + 3], ARGV[i * 3 + 4]
-  -- The plain case: nobody holds it, nobody waits, one entry.
-  local plainly = wish == '-' or string.sub(wish, 1, 5) == '0 m1 ' and string.sub(wish, -1) == ' '
-  local v = plainly and redis.pcall('HMGET', key, 'f', 'o', 'w', 'k')
+local rest
+for i = 1, #KEYS do
+  local key, owner, lease, wish = KEYS[i], ARGV[i * 3], ARGV[i * 3 + 1], ARGV[i * 3 + 2]
+  -- The plain case: nobody holds it, nobody waits, one entry, no note, a lease of minutes.
+  local v = (wish == '-' or string.sub(wish, 1, 5) == '0 m1 ' and string.sub(wish, -1) == ' ')
+    and #lease < 7 and redis.pcall('HMGET', key, 'f', 'o', 'w', 'k')
   if v and not v.err and not v[2] and not v[3] and not v[4] then
-    local fence = tonumber(v[1]) or 0
-    fence = fence < now and now or fence + 1
-    redis.call('HSET', key, 'f', fence, 'o', owner, 'u', now + lease * 1000, 'c', client)
-    redis.call('PEXPIRE', key, lease + RETENTION)
-    results[i + 1] = { 1, fence, 1, lease * 1000, now }
+    local last = tonumber(v[1]) or 0
+    local fence = last < now and stamp or string.format('%.0f', last + 1)
+    redis.call('HSET', key, 'f', fence, 'o', owner, 'u', stamp, 'l', lease, 'c', client)
+    -- Kept for two hours, and so for an hour after any such lease. One that was set within the
+    -- last ten minutes need not be set again.
+    if now - last > 600000000 then
+      redis.call('PEXPIRE', key, '7200000')
+    end
+    results[i + 1] = '1 ' .. fence .. ' 1 ' .. lease .. ' ' .. stamp
   else
+    rest = rest or {}
     rest[#rest + 1] = i
   end
 end
-if #rest == 0 then
-  return results
+if not rest then
+  return table.concat(results, '\n')
 end
 
 --@ lock.lua
@@ -37,12 +43,13 @@ end
 local function standing(lock, entry)
   local ahead = redis.call('ZRANK', lock.key .. ':q', entry)
   local ends = first_end(lock)
-  return { 2, math.min(ahead, 8), ends and math.max(ends - now, 0) or 0, now }
+  local free = ends and math.max(ends - now, 0) or 0
+  return table.concat({ 2, math.min(ahead, 8), plain(free), stamp }, ' ')
 end
 
 local function enter_again(lock, holder, owner, number, permits, lease)
   if permits > holder.permits then
-    return { 5, holder.permits }
+    return '5 ' .. holder.permits
   end
   local waiter = waiter_of(lock, owner .. ':' .. number)
   if waiter then
@@ -52,7 +59,7 @@ local function enter_again(lock, holder, owner, number, permits, lease)
   holder.ends = math.max(holder.ends, now + lease * 1000)
   save(lock, holder)
   lock.lease = lease
-  return { 1, holder.fence, holder.fences, lease * 1000, now }
+  return table.concat({ 1, plain(holder.fence), holder.fences, lease, stamp }, ' ')
 end
 
 local function grant(lock, owner, number, permits, lease, note)
@@ -62,7 +69,7 @@ local function grant(lock, owner, number, permits, lease, note)
     permits = permits, fence = fence, fences = 1, note = note,
   })
   lock.lease = lease
-  return { 1, fence, 1, lease * 1000, now }
+  return table.concat({ 1, plain(fence), 1, lease, stamp }, ' ')
 end
 
 local function acquire(lock, owner, lease, wish)
@@ -73,7 +80,7 @@ local function acquire(lock, owner, lease, wish)
   if not lock.holder and lock.used == 0 and lock.waiting == 0 then
     lock.kind, lock.limit = kind, tonumber(string.sub(kind, 2))
   elseif lock.kind ~= kind then
-    return { 4, lock.kind }
+    return '4 ' .. lock.kind
   end
   local holder = find(lock, owner)
   if holder and holder.entries ~= '' then
@@ -91,12 +98,12 @@ local function acquire(lock, owner, lease, wish)
     return grant(lock, owner, number, permits, lease, note)
   end
   if heartbeat == 0 then
-    return { 3 }
+    return '3'
   end
   enqueue(lock, {
     entry = entry, owner = owner, number = number, alive = now + heartbeat * 1000,
     permits = permits, lease = lease, claim = tonumber(claim), fences = tonumber(fences),
-    since = plain(now), client = client, note = note,
+    since = stamp, client = client, note = note,
   })
   return standing(lock, entry)
 end
@@ -104,11 +111,12 @@ end
 for _, i in ipairs(rest) do
   local lock, wrong = open(KEYS[i])
   if lock then
-    local wish = ARGV[i * 3 + 4]
+    local wish = ARGV[i * 3 + 2]
     wish = wish == '-' and '0 m1 1 0 0 1 ' or wish
-    wrong = acquire(lock, ARGV[i * 3 + 2], tonumber(ARGV[i * 3 + 3]), wish)
+    results[i + 1] = acquire(lock, ARGV[i * 3], tonumber(ARGV[i * 3 + 1]), wish)
     close(lock)
+  else
+    results[i + 1] = '-' .. wrong.err
   end
-  results[i + 1] = wrong
 end
-return results
+return table.concat(results, '\n')

@@ -1,9 +1,8 @@
 -- Leave queues, and give back what was granted in the meantime. Upholds I5, I6.
 -- KEYS[i] lock
--- ARGV[1] nonce     ARGV[2] client     ARGV[3] channel prefix     ARGV[4] fence retention, ms
+-- ARGV[1] nonce     ARGV[2] client
 -- and for each lock: owner, number of the entry
--- Returns the nonce, and for each lock 0, or an error.
-local CHANNEL, RETENTION = ARGV[3], tonumber(ARGV[4])
+-- Returns lines: the nonce, and for each lock "0" or "-error".
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local results = { ARGV[1] }
@@ -13,7 +12,7 @@ local results = { ARGV[1] }
 for i, key in ipairs(KEYS) do
   local lock, wrong = open(key)
   if lock then
-    local owner, number = ARGV[i * 2 + 3], ARGV[i * 2 + 4]
+    local owner, number = ARGV[i * 2 + 1], ARGV[i * 2 + 2]
     local waiter = waiter_of(lock, owner .. ':' .. number)
     if waiter then
       dequeue(lock, waiter)
@@ -23,8 +22,9 @@ for i, key in ipairs(KEYS) do
     end
     settle(lock)
     close(lock)
-    wrong = 0
+    results[i + 1] = '0'
+  else
+    results[i + 1] = '-' .. wrong.err
   end
-  results[i + 1] = wrong
 end
-return results
+return table.concat(results, '\n')

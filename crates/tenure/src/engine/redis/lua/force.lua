@@ -1,11 +1,10 @@
 -- Take a lock away from its holders, tell them, raise its fence, and keep a record. Upholds I4.
 -- KEYS[1] lock
--- ARGV[1] nonce     ARGV[2] client     ARGV[3] channel prefix     ARGV[4] fence retention, ms
--- ARGV[5] the owner expected, or ""    ARGV[6] who does it and why, for the record
--- ARGV[7] how long the record is kept, ms
+-- ARGV[1] nonce     ARGV[2] client
+-- ARGV[3] the owner expected, or ""    ARGV[4] who does it and why, for the record
+-- ARGV[5] how long the record is kept, ms
 -- Returns the nonce, and the owners that held it: none, and nothing is changed, if nobody does or
 -- not the one expected; or an error.
-local CHANNEL, RETENTION = ARGV[3], tonumber(ARGV[4])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
@@ -18,7 +17,7 @@ end
 settle(lock)
 local taken = {}
 for _, owner in ipairs(owners(lock)) do
-  if ARGV[5] == '' or ARGV[5] == owner then
+  if ARGV[3] == '' or ARGV[3] == owner then
     local holder = find(lock, owner)
     remove(lock, owner)
     taken[#taken + 1] = owner
@@ -27,8 +26,8 @@ for _, owner in ipairs(owners(lock)) do
 end
 if #taken > 0 then
   next_fence(lock, 1)
-  local record = plain(now) .. ' ' .. table.concat(taken, ',') .. ' ' .. ARGV[6]
-  redis.call('SET', lock.key .. ':x', record, 'PX', ARGV[7])
+  local record = plain(now) .. ' ' .. table.concat(taken, ',') .. ' ' .. ARGV[4]
+  redis.call('SET', lock.key .. ':x', record, 'PX', ARGV[5])
   settle(lock)
 end
 close(lock)

@@ -1,11 +1,10 @@
 -- Who holds locks, who waits for them, and the record of the last forced release.
 -- KEYS[i] lock
--- ARGV[1] nonce     ARGV[2] client     ARGV[3] channel prefix     ARGV[4] fence retention, ms
--- ARGV[5] how many waiters to show
+-- ARGV[1] nonce     ARGV[2] client
+-- ARGV[3] how many waiters to show
 -- Returns the nonce, and for each lock {kind and limit, holders, how many wait, waiters, record}
 -- or an error. A holder is {owner, permits, entries, fence, µs left, client, note}, a waiter
 -- {entry, permits, since, client, note}; the kind is "" for a lock that nobody holds or wants.
-local CHANNEL, RETENTION = ARGV[3], tonumber(ARGV[4])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local results = { ARGV[1] }
@@ -24,10 +23,10 @@ end
 
 local function waiters(lock)
   local list = {}
-  if lock.waiting == 0 or ARGV[5] == '0' then
+  if lock.waiting == 0 or ARGV[3] == '0' then
     return list
   end
-  for _, entry in ipairs(redis.call('ZRANGE', lock.key .. ':q', 0, tonumber(ARGV[5]) - 1)) do
+  for _, entry in ipairs(redis.call('ZRANGE', lock.key .. ':q', 0, tonumber(ARGV[3]) - 1)) do
     local w = waiter_of(lock, entry)
     list[#list + 1] = { entry, w.permits, w.since, w.client, w.note }
   end

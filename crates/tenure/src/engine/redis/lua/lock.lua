@@ -6,7 +6,7 @@
 -- lock    hash  f last fence       k kind and limit (absent: a mutex)
 --               w how many wait    t last ticket    p permits taken (limit above 1)
 --               and for limit 1 the holder itself:
---               o owner   u when its lease ends   c client   m note
+--               o owner   u since when its lease runs   l its length, ms   c client   m note
 --               n numbers of its entries (absent: only 0; empty: released, but lingering)
 --               x fences that belong to it beyond its first
 -- lock:h  hash  owner -> its holder, for limits above 1     lock:d  zset  owner by end of lease
@@ -14,6 +14,11 @@
 --                                                             and @owner -> numbers that wait
 -- lock:x  string  the record of the last forced release
 
+-- How long a fence outlives its lock, at least, in ms. It guards against a clock set back by less
+-- than that; names are often used once, and a longer time would fill the server.
+local RETENTION = 3600 * 1000
+-- The channel on which a client hears of its grants, with its id behind it.
+local CHANNEL = 'tenure:wake:'
 -- Longer than any lease or heartbeat: what crashed clients leave behind ends by itself.
 local LONG = 25 * 3600 * 1000
 -- One call purges at most this many dead waiters, so that it never takes long.
@@ -25,7 +30,7 @@ end
 
 -- The lock as it is, or the server's error if somebody else's key is in its place.
 local function open(key)
-  local v = redis.pcall('HMGET', key, 'f', 'o', 'u', 'c', 'n', 'x', 'm', 'k', 'p', 'w', 't')
+  local v = redis.pcall('HMGET', key, 'f', 'o', 'u', 'c', 'n', 'x', 'm', 'k', 'p', 'w', 't', 'l')
   if v.err then
     return nil, v
   end
@@ -38,7 +43,7 @@ local function open(key)
   if v[2] then
     local extra = tonumber(v[6]) or 0
     lock.holder = {
-      owner = v[2], ends = tonumber(v[3]), client = v[4], entries = v[5] or '0', permits = 1,
+      owner = v[2], ends = v[3] + v[12] * 1000, client = v[4], entries = v[5] or '0', permits = 1,
       fence = lock.fence - extra, fences = extra + 1, note = v[7] or '',
     }
   end
@@ -123,7 +128,10 @@ local function save(lock, holder)
   lock.changed = true
   if lock.limit == 1 then
     local key = lock.key
-    redis.call('HSET', key, 'o', holder.owner, 'u', holder.ends, 'c', holder.client)
+    -- Leases are whole milliseconds from some moment: any end can be told as one.
+    local length = math.ceil((holder.ends - now) / 1000)
+    redis.call('HSET', key, 'o', holder.owner, 'u', plain(holder.ends - length * 1000),
+      'l', length, 'c', holder.client)
     set_or_delete(key, 'n', holder.entries, '0')
     set_or_delete(key, 'x', holder.fences - 1, 0)
     set_or_delete(key, 'm', holder.note, '')
@@ -146,7 +154,7 @@ end
 local function remove(lock, owner)
   lock.changed = true
   if lock.limit == 1 then
-    redis.call('HDEL', lock.key, 'o', 'u', 'c', 'n', 'x', 'm')
+    redis.call('HDEL', lock.key, 'o', 'u', 'l', 'c', 'n', 'x', 'm')
     lock.holder = nil
     return
   end

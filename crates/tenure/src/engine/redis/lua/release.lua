@@ -1,27 +1,30 @@
 -- End entries of owners, and hand each lock that becomes free to its next waiter in the same step.
 -- Upholds I3, I5, I10.
 -- KEYS[i] lock
--- ARGV[1] nonce     ARGV[2] client     ARGV[3] channel prefix     ARGV[4] fence retention, ms
+-- ARGV[1] nonce     ARGV[2] client
 -- and for each lock: owner, and "-" for its only entry, or "number linger-in-ms"
--- Returns the nonce, and for each lock the number of entries that remain, -1 when there was no
--- such entry, or an error.
-local CHANNEL, RETENTION = ARGV[3], tonumber(ARGV[4])
+-- Returns lines: the nonce, and for each lock the number of entries that remain, "none" when there
+-- was no such entry, or "-error".
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local stamp = time[1] .. string.sub('00000' .. time[2], -6)
+local now = tonumber(stamp)
 local results = { ARGV[1] }
-local rest = {}
-for i, key in ipairs(KEYS) do
-  local v = ARGV[i * 2 + 4] == '-' and redis.pcall('HMGET', key, 'o', 'u', 'w', 'n', 'k')
+local rest
+for i = 1, #KEYS do
+  local key = KEYS[i]
+  local v = ARGV[i * 2 + 2] == '-' and redis.pcall('HMGET', key, 'o', 'u', 'l', 'w', 'n', 'k')
   -- The plain case: held by this owner alone, entered once, and nobody waits.
-  if v and v[1] == ARGV[i * 2 + 3] and tonumber(v[2]) > now and not v[3] and not v[4] and not v[5] then
-    redis.call('HDEL', key, 'o', 'u', 'c', 'x', 'm')
-    results[i + 1] = 0
+  if v and v[1] == ARGV[i * 2 + 1] and not v[4] and not v[5] and not v[6]
+    and v[2] + v[3] * 1000 > now then
+    redis.call('HDEL', key, 'o', 'u', 'l', 'c', 'x', 'm')
+    results[i + 1] = '0'
   else
+    rest = rest or {}
     rest[#rest + 1] = i
   end
 end
-if #rest == 0 then
-  return results
+if not rest then
+  return table.concat(results, '\n')
 end
 
 --@ lock.lua
@@ -29,12 +32,13 @@ end
 for _, i in ipairs(rest) do
   local lock, wrong = open(KEYS[i])
   if lock then
-    local wish = ARGV[i * 2 + 4]
+    local wish = ARGV[i * 2 + 2]
     local number, linger = string.match(wish == '-' and '0 0' or wish, '^(%x+) (%d+)$')
     settle(lock)
-    wrong = leave(lock, ARGV[i * 2 + 3], number, tonumber(linger)) or -1
+    results[i + 1] = leave(lock, ARGV[i * 2 + 1], number, tonumber(linger)) or 'none'
     close(lock)
+  else
+    results[i + 1] = '-' .. wrong.err
   end
-  results[i + 1] = wrong
 end
-return results
+return table.concat(results, '\n')

@@ -1,28 +1,31 @@
 -- Extend leases of owners that still hold their locks. Upholds I2, I3: a lease never becomes
 -- shorter, and a missing one is never made.
 -- KEYS[i] lock
--- ARGV[1] nonce     ARGV[2] client     ARGV[3] channel prefix     ARGV[4] fence retention, ms
+-- ARGV[1] nonce     ARGV[2] client
 -- and for each lock: owner, lease in ms
--- Returns the nonce, and for each lock 1 when extended, 0 when not held, or an error.
-local CHANNEL, RETENTION = ARGV[3], tonumber(ARGV[4])
+-- Returns lines: the nonce, and for each lock "1" when extended, "0" when not held, "-error".
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local stamp = time[1] .. string.sub('00000' .. time[2], -6)
+local now = tonumber(stamp)
 local results = { ARGV[1] }
-local rest = {}
-for i, key in ipairs(KEYS) do
-  local owner, lease = ARGV[i * 2 + 3], tonumber(ARGV[i * 2 + 4])
-  local v = redis.pcall('HMGET', key, 'o', 'u', 'w', 'k', 'n')
-  local ends = not v.err and v[2] and tonumber(v[2])
-  if ends and v[1] == owner and ends > now and not v[3] and not v[4] and v[5] ~= '' then
-    redis.call('HSET', key, 'u', math.max(ends, now + lease * 1000))
-    redis.call('PEXPIRE', key, math.max(lease, math.ceil((ends - now) / 1000)) + RETENTION)
-    results[i + 1] = 1
+local rest
+for i = 1, #KEYS do
+  local key, owner, lease = KEYS[i], ARGV[i * 2 + 1], ARGV[i * 2 + 2]
+  -- The plain case: held by this owner alone, nobody waits, a lease of minutes.
+  local v = #lease < 7 and redis.pcall('HMGET', key, 'o', 'u', 'l', 'w', 'k', 'n')
+  if v and v[1] == owner and not v[4] and not v[5] and v[6] ~= '' and v[2] + v[3] * 1000 > now then
+    if v[2] + v[3] * 1000 < now + lease * 1000 then
+      redis.call('HSET', key, 'u', stamp, 'l', lease)
+      redis.call('PEXPIRE', key, '7200000')
+    end
+    results[i + 1] = '1'
   else
+    rest = rest or {}
     rest[#rest + 1] = i
   end
 end
-if #rest == 0 then
-  return results
+if not rest then
+  return table.concat(results, '\n')
 end
 
 --@ lock.lua
@@ -31,20 +34,21 @@ local function renew(lock, owner, lease)
   settle(lock)
   local holder = find(lock, owner)
   if not holder or holder.entries == '' then
-    return 0
+    return '0'
   end
   holder.ends = math.max(holder.ends, now + lease * 1000)
   save(lock, holder)
   lock.lease = math.ceil((holder.ends - now) / 1000)
-  return 1
+  return '1'
 end
 
 for _, i in ipairs(rest) do
   local lock, wrong = open(KEYS[i])
   if lock then
-    wrong = renew(lock, ARGV[i * 2 + 3], tonumber(ARGV[i * 2 + 4]))
+    results[i + 1] = renew(lock, ARGV[i * 2 + 1], tonumber(ARGV[i * 2 + 2]))
     close(lock)
+  else
+    results[i + 1] = '-' .. wrong.err
   end
-  results[i + 1] = wrong
 end
-return results
+return table.concat(results, '\n')
