@@ -15,7 +15,7 @@ use crate::sync::lock;
 
 /// How often a lock may pass from task to task before it goes back to the store: enough to make
 /// trips to the store rare, and still a short wait for anyone who stands there.
-pub(crate) const PASSES: u8 = 32;
+pub(crate) const PASSES: u8 = 64;
 
 /// For how long it may do so, however short the sections are.
 pub(crate) const PASS_TIME: Duration = Duration::from_millis(50);

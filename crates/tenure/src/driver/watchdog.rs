@@ -41,8 +41,8 @@ impl Driver {
         };
         let first_alarm = match renewing {
             Renewing::Never => deadline,
-            _ if !is_claimed => now,
-            _ => now + spec.lease.renew_every(),
+            // A claim lease is confirmed in time; a section that ends before costs no renewal.
+            _ => now + grant.lease / 3,
         };
         let terms = Terms {
             name: spec.name.clone(),

@@ -58,7 +58,6 @@ local function enter_again(lock, holder, owner, number, permits, lease)
   holder.entries = with(holder.entries, number)
   holder.ends = math.max(holder.ends, now + lease * 1000)
   save(lock, holder)
-  lock.lease = lease
   return table.concat({ 1, plain(holder.fence), holder.fences, lease, stamp }, ' ')
 end
 
@@ -68,7 +67,6 @@ local function grant(lock, owner, number, permits, lease, note)
     owner = owner, ends = now + lease * 1000, client = client, entries = number,
     permits = permits, fence = fence, fences = 1, note = note,
   })
-  lock.lease = lease
   return table.concat({ 1, plain(fence), 1, lease, stamp }, ' ')
 end
 
@@ -91,7 +89,7 @@ local function acquire(lock, owner, lease, wish)
   if waiter then
     waiter.alive = math.max(waiter.alive, now + heartbeat * 1000)
     write_waiter(lock, waiter)
-    lock.changed = true
+    lock.changed, lock.touched = true, true
     return standing(lock, entry)
   end
   if lock.waiting == 0 and fits(lock, owner, permits) then
@@ -109,10 +107,11 @@ local function acquire(lock, owner, lease, wish)
 end
 
 for _, i in ipairs(rest) do
-  local lock, wrong = open(KEYS[i])
+  local wish = ARGV[i * 3 + 2]
+  wish = wish == '-' and '0 m1 1 0 0 1 ' or wish
+  local limit, heartbeat = string.match(wish, '^%x+ %a(%d+) %d+ (%d+) ')
+  local lock, wrong = open(KEYS[i], heartbeat ~= '0', limit ~= '1')
   if lock then
-    local wish = ARGV[i * 3 + 2]
-    wish = wish == '-' and '0 m1 1 0 0 1 ' or wish
     results[i + 1] = acquire(lock, ARGV[i * 3], tonumber(ARGV[i * 3 + 1]), wish)
     close(lock)
   else

@@ -11,7 +11,8 @@ local now = time[1] * 1000000 + time[2]
 --@ lock.lua
 
 local lock, wrong = open(KEYS[1])
-if not lock then
+wrong = wrong or misused(KEYS[1], ':x', 'string')
+if wrong then
   return { ARGV[1], wrong }
 end
 settle(lock)

@@ -35,6 +35,10 @@ end
 
 for i, key in ipairs(KEYS) do
   local lock, result = open(key)
+  local misuse = lock and misused(key, ':x', 'string')
+  if misuse then
+    lock, result = nil, misuse
+  end
   if lock then
     settle(lock)
     close(lock)

@@ -21,15 +21,25 @@ local RETENTION = 3600 * 1000
 local CHANNEL = 'tenure:wake:'
 -- Longer than any lease or heartbeat: what crashed clients leave behind ends by itself.
 local LONG = 25 * 3600 * 1000
--- One call purges at most this many dead waiters, so that it never takes long.
-local PURGED_AT_MOST = 64
+-- One call purges at most this many dead waiters: a few milliseconds at worst.
+local PURGED_AT_MOST = 1000
 
 local function plain(number)
   return string.format('%.0f', number)
 end
 
--- The lock as it is, or the server's error if somebody else's key is in its place.
-local function open(key)
+-- The error of a sibling that somebody else uses. Asked before the first write: an error midway
+-- would not be undone.
+local function misused(key, suffix, right)
+  local found = redis.call('TYPE', key .. suffix).ok
+  if found ~= 'none' and found ~= right then
+    return { err = 'WRONGTYPE ' .. key .. suffix .. ' holds a ' .. found }
+  end
+end
+
+-- The lock as it is, or the server's error if somebody else's key is in its place. What it has of
+-- siblings is checked, and what the caller says it will need.
+local function open(key, needs_queue, needs_many)
   local v = redis.pcall('HMGET', key, 'f', 'o', 'u', 'c', 'n', 'x', 'm', 'k', 'p', 'w', 't', 'l')
   if v.err then
     return nil, v
@@ -38,7 +48,7 @@ local function open(key)
   local lock = {
     key = key, kind = kind, limit = tonumber(string.sub(kind, 2)), fence = tonumber(v[1]) or 0,
     used = tonumber(v[9]) or 0, waiting = tonumber(v[10]) or 0, ticket = tonumber(v[11]) or 0,
-    lease = 0,
+    was = v,
   }
   if v[2] then
     local extra = tonumber(v[6]) or 0
@@ -47,43 +57,64 @@ local function open(key)
       fence = lock.fence - extra, fences = extra + 1, note = v[7] or '',
     }
   end
-  -- Before the first write: an error midway would not be undone.
-  for suffix, right in pairs({ q = 'zset', w = 'hash', h = 'hash', d = 'zset', x = 'string' }) do
-    local found = redis.call('TYPE', key .. ':' .. suffix).ok
-    if found ~= 'none' and found ~= right then
-      return nil, { err = 'WRONGTYPE ' .. key .. ':' .. suffix .. ' holds a ' .. found }
-    end
+  local wrong
+  if needs_queue or lock.waiting > 0 then
+    wrong = misused(key, ':q', 'zset') or misused(key, ':w', 'hash')
+  end
+  if needs_many or lock.limit > 1 then
+    wrong = wrong or misused(key, ':h', 'hash') or misused(key, ':d', 'zset')
+  end
+  if wrong then
+    return nil, wrong
   end
   return lock
 end
 
--- Writes back what changed besides holders and waiters, and how long the key is to be kept.
+-- Adds a field to those to be set, or, if it was there and is not wanted, to those to be deleted.
+local function write(set, gone, field, was, value)
+  if value then
+    set[#set + 1] = field
+    set[#set + 1] = value
+  elseif was then
+    gone[#gone + 1] = field
+  end
+end
+
+-- Writes back what has changed, all fields at once, and how long the key is to be kept.
 local function close(lock)
   if not lock.changed then
     return
   end
-  local held = lock.holder or lock.used > 0
-  if not held and lock.waiting == 0 then
-    redis.call('HDEL', lock.key, 'k', 'p', 'w', 't')
-    if lock.fence > 0 then
-      redis.call('HSET', lock.key, 'f', lock.fence)
-      redis.call('PEXPIRE', lock.key, RETENTION)
+  local key, holder, was = lock.key, lock.holder, lock.was
+  local idle = not holder and lock.used == 0 and lock.waiting == 0
+  local length = holder and math.ceil((holder.ends - now) / 1000)
+  local set, gone = {}, {}
+  write(set, gone, 'f', false, lock.fence > 0 and plain(lock.fence))
+  write(set, gone, 'o', was[2], holder and holder.owner)
+  -- Leases are whole milliseconds from some moment: any end can be told as one.
+  write(set, gone, 'u', was[3], holder and plain(holder.ends - length * 1000))
+  write(set, gone, 'l', was[12], holder and tostring(length))
+  write(set, gone, 'c', was[4], holder and holder.client)
+  write(set, gone, 'n', was[5], holder and holder.entries ~= '0' and holder.entries)
+  write(set, gone, 'x', was[6], holder and holder.fences > 1 and tostring(holder.fences - 1))
+  write(set, gone, 'm', was[7], holder and holder.note ~= '' and holder.note)
+  write(set, gone, 'k', was[8], not idle and lock.kind ~= 'm1' and lock.kind)
+  write(set, gone, 'p', was[9], lock.used > 0 and tostring(lock.used))
+  write(set, gone, 'w', was[10], lock.waiting > 0 and tostring(lock.waiting))
+  write(set, gone, 't', was[11], lock.waiting > 0 and tostring(lock.ticket))
+  if #gone > 0 then
+    redis.call('HDEL', key, unpack(gone))
+  end
+  if #set > 0 then
+    redis.call('HSET', key, unpack(set))
+  end
+  if lock.waiting > 0 or lock.used > 0 then
+    -- Unless somebody waited before, and it is set already.
+    if not was[10] or lock.touched then
+      redis.call('PEXPIRE', key, LONG)
     end
-    return
-  end
-  redis.call('HSET', lock.key, 'f', lock.fence)
-  if lock.kind ~= 'm1' then
-    redis.call('HSET', lock.key, 'k', lock.kind, 'p', lock.used)
-  end
-  if lock.waiting > 0 then
-    redis.call('HSET', lock.key, 'w', lock.waiting, 't', lock.ticket)
   else
-    redis.call('HDEL', lock.key, 'w', 't')
-  end
-  if lock.waiting > 0 or lock.limit > 1 then
-    redis.call('PEXPIRE', lock.key, LONG)
-  elseif lock.lease > 0 then
-    redis.call('PEXPIRE', lock.key, lock.lease + RETENTION)
+    redis.call('PEXPIRE', key, (length or 0) + RETENTION)
   end
 end
 
@@ -116,25 +147,10 @@ local function find(lock, owner)
   return text and unpack_holder(owner, text) or nil
 end
 
-local function set_or_delete(key, field, value, default)
-  if value == default then
-    redis.call('HDEL', key, field)
-  else
-    redis.call('HSET', key, field, value)
-  end
-end
-
+-- The single holder of a mutex is written when the lock is closed.
 local function save(lock, holder)
   lock.changed = true
   if lock.limit == 1 then
-    local key = lock.key
-    -- Leases are whole milliseconds from some moment: any end can be told as one.
-    local length = math.ceil((holder.ends - now) / 1000)
-    redis.call('HSET', key, 'o', holder.owner, 'u', plain(holder.ends - length * 1000),
-      'l', length, 'c', holder.client)
-    set_or_delete(key, 'n', holder.entries, '0')
-    set_or_delete(key, 'x', holder.fences - 1, 0)
-    set_or_delete(key, 'm', holder.note, '')
     lock.holder = holder
     return
   end
@@ -154,7 +170,6 @@ end
 local function remove(lock, owner)
   lock.changed = true
   if lock.limit == 1 then
-    redis.call('HDEL', lock.key, 'o', 'u', 'l', 'c', 'n', 'x', 'm')
     lock.holder = nil
     return
   end
@@ -261,6 +276,7 @@ end
 
 local function enqueue(lock, waiter)
   lock.changed = true
+  lock.touched = true
   lock.waiting = lock.waiting + 1
   lock.ticket = lock.ticket + 1
   redis.call('ZADD', lock.key .. ':q', lock.ticket, waiter.entry)
@@ -272,13 +288,18 @@ local function enqueue(lock, waiter)
   redis.call('PEXPIRE', lock.key .. ':w', LONG)
 end
 
-local function dequeue(lock, waiter)
+-- Forgets a waiter that is out of the queue.
+local function forget(lock, waiter)
   lock.changed = true
-  lock.waiting = lock.waiting - redis.call('ZREM', lock.key .. ':q', waiter.entry)
   redis.call('HDEL', lock.key .. ':w', waiter.entry)
   if waiter.number ~= '0' then
     note_waiting(lock, waiter, (without(waiting_of(lock, waiter.owner), waiter.number)))
   end
+end
+
+local function dequeue(lock, waiter)
+  lock.waiting = lock.waiting - redis.call('ZREM', lock.key .. ':q', waiter.entry)
+  forget(lock, waiter)
 end
 
 -- Tells a waiter of its grant; how many heard it. None: its client is gone.
@@ -302,7 +323,6 @@ end
 
 -- Writes a waiter in as the holder, and tells it alone. One whose client is gone is passed over.
 local function hand_over(lock, waiter)
-  dequeue(lock, waiter)
   local lease = math.min(waiter.claim, waiter.lease)
   local fence = next_fence(lock, waiter.fences)
   if tell(lock, waiter, fence, waiter.fences, lease) == 0 then
@@ -316,7 +336,6 @@ local function hand_over(lock, waiter)
     bring_along(lock, holder, lease)
   end
   save(lock, holder)
-  lock.lease = waiter.lease
 end
 
 -- Brings the lock to the present: ended leases go, and what is free goes to those who wait (I10).
@@ -329,9 +348,28 @@ local function settle(lock)
       dequeue(lock, waiter)
       purged = purged + 1
     elseif fits(lock, waiter.owner, waiter.permits) then
+      dequeue(lock, waiter)
       hand_over(lock, waiter)
     else
       return
+    end
+  end
+end
+
+-- After the only holder has left: the first live waiter gets the lock. As settling does, without
+-- looking at the waiter behind it, for whom there is no room.
+local function pass_on(lock)
+  if lock.limit > 1 then
+    return settle(lock)
+  end
+  local purged = 0
+  while lock.waiting > 0 and not lock.holder and purged < PURGED_AT_MOST do
+    local waiter = waiter_of(lock, redis.call('ZPOPMIN', lock.key .. ':q')[1])
+    lock.waiting = lock.waiting - 1
+    forget(lock, waiter)
+    purged = purged + 1
+    if waiter.alive > now then
+      hand_over(lock, waiter)
     end
   end
 end
@@ -349,10 +387,9 @@ local function leave(lock, owner, number, linger)
   elseif linger > 0 then
     holder.ends = now + linger * 1000
     save(lock, holder)
-    lock.lease = linger
   else
     remove(lock, owner)
-    settle(lock)
+    pass_on(lock)
   end
   return remaining
 end

@@ -34,7 +34,10 @@ for _, i in ipairs(rest) do
   if lock then
     local wish = ARGV[i * 2 + 2]
     local number, linger = string.match(wish == '-' and '0 0' or wish, '^(%x+) (%d+)$')
-    settle(lock)
+    -- A mutex that is held has nothing to settle.
+    if not lock.holder or lock.holder.ends <= now then
+      settle(lock)
+    end
     results[i + 1] = leave(lock, ARGV[i * 2 + 1], number, tonumber(linger)) or 'none'
     close(lock)
   else

@@ -38,7 +38,6 @@ local function renew(lock, owner, lease)
   end
   holder.ends = math.max(holder.ends, now + lease * 1000)
   save(lock, holder)
-  lock.lease = math.ceil((holder.ends - now) / 1000)
   return '1'
 end
 
