@@ -98,7 +98,7 @@ pub enum Error {
     },
 
     /// The store could not be reached, or refused the login, when the client was made.
-    #[error("could not connect: {trouble}")]
+    #[error("the store cannot be used: {trouble}")]
     Connect {
         /// What the store or the network said.
         #[source]

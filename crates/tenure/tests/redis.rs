@@ -351,4 +351,11 @@ async fn a_released_lock_leaves_only_its_fence_for_a_while() {
     }
     let Reply::Array(Some(keys)) = say(&server, &["KEYS", "*"]) else { panic!("no list") };
     assert_eq!(keys.len(), 3, "two locks and the client: {keys:?}");
+    drop(tenure);
+    let gone = tokio::time::timeout(LONG, async {
+        while say(&server, &["DBSIZE"]) != Reply::Integer(2) {
+            pass(ms(5)).await;
+        }
+    });
+    gone.await.expect("a client that leaves is forgotten");
 }

@@ -175,6 +175,13 @@ impl Engine for RedisEngine {
     }
 }
 
+impl Drop for RedisEngine {
+    fn drop(&mut self) {
+        // Short-lived clients, such as commands in a shell, must not pile up in the server.
+        self.server.take_leave();
+    }
+}
+
 impl fmt::Debug for RedisEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisEngine").field("client", &self.server.client).finish_non_exhaustive()

@@ -38,6 +38,12 @@ impl Server {
         self.ask(&command.arg("PX").arg(kept)).await.map(drop)
     }
 
+    /// Makes the server forget who this client is. Nobody waits for the answer.
+    pub(super) fn take_leave(&self) {
+        let command = Command::new("DEL").arg(keys::client(&self.client));
+        self.commands.send(&command, Box::new(|_| ()));
+    }
+
     pub(super) async fn renew(&self, renewals: Vec<Renewal>) -> Result<Vec<Renewed>, Trouble> {
         if renewals.is_empty() {
             return Ok(Vec::new());

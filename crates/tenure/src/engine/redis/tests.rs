@@ -267,3 +267,19 @@ fn the_scripts_do_what_the_table_does() {
         panic!("{failure}");
     }
 }
+
+/// I10: in one call over many keys, the plain case does not overtake an earlier request for the
+/// same lock that is not plain.
+#[test]
+fn requests_of_one_call_are_served_in_order() {
+    let server = Server::start();
+    let key = keys::lock(&LockName::new("x").unwrap());
+    let text = &scripts::ACQUIRE.text;
+    let (first, second) = (Owner::new().to_string(), Owner::new().to_string());
+    let mut words = vec!["EVAL", text, "2", &key, &key, "nonce", "client"];
+    words.extend([&first[..], "30000", "0 m1 1 15000 3000 1 a%20note"]);
+    words.extend([&second[..], "30000", "0 m1 1 15000 3000 1 "]);
+    let reply = convert(server.connect().unwrap().command(&words).unwrap());
+    let lines = batch::lines(reply).unwrap();
+    assert!(lines[0].starts_with("1 ") && lines[1].starts_with("2 0 "), "{lines:?}");
+}

@@ -13,13 +13,15 @@ local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
 local results = { ARGV[1] }
-local rest
+local rest, late
 for i = 1, #KEYS do
   local key, owner, lease, wish = KEYS[i], ARGV[i * 3], ARGV[i * 3 + 1], ARGV[i * 3 + 2]
   -- The plain case: nobody holds it, nobody waits, one entry, no note, a lease of minutes.
   local v = (wish == '-' or string.sub(wish, 1, 5) == '0 m1 ' and string.sub(wish, -1) == ' ')
     and #lease < 7 and redis.pcall('HMGET', key, 'f', 'o', 'w', 'k')
-  if v and not v.err and not v[2] and not v[3] and not v[4] then
+  -- Nobody overtakes an earlier request for the same lock in the same call.
+  -- Nobody overtakes an earlier request for the same lock in the same call (I10).
+  if v and not (late and late[key]) and not v.err and not v[2] and not v[3] and not v[4] then
     local last = tonumber(v[1]) or 0
     local fence = last < now and stamp or string.format('%.0f', last + 1)
     redis.call('HSET', key, 'f', fence, 'o', owner, 'u', stamp, 'l', lease, 'c', client)
@@ -30,8 +32,8 @@ for i = 1, #KEYS do
     end
     results[i + 1] = '1 ' .. fence .. ' 1 ' .. lease .. ' ' .. stamp
   else
-    rest = rest or {}
-    rest[#rest + 1] = i
+    rest, late = rest or {}, late or {}
+    rest[#rest + 1], late[key] = i, true
   end
 end
 if not rest then

@@ -9,18 +9,18 @@ local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
 local results = { ARGV[1] }
-local rest
+local rest, late
 for i = 1, #KEYS do
   local key = KEYS[i]
   local v = ARGV[i * 2 + 2] == '-' and redis.pcall('HMGET', key, 'o', 'u', 'l', 'w', 'n', 'k')
   -- The plain case: held by this owner alone, entered once, and nobody waits.
-  if v and v[1] == ARGV[i * 2 + 1] and not v[4] and not v[5] and not v[6]
+  if v and not (late and late[key]) and v[1] == ARGV[i * 2 + 1] and not v[4] and not v[5] and not v[6]
     and v[2] + v[3] * 1000 > now then
     redis.call('HDEL', key, 'o', 'u', 'l', 'c', 'x', 'm')
     results[i + 1] = '0'
   else
-    rest = rest or {}
-    rest[#rest + 1] = i
+    rest, late = rest or {}, late or {}
+    rest[#rest + 1], late[key] = i, true
   end
 end
 if not rest then

@@ -8,20 +8,23 @@ local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
 local results = { ARGV[1] }
-local rest
+local rest, late
 for i = 1, #KEYS do
   local key, owner, lease = KEYS[i], ARGV[i * 2 + 1], ARGV[i * 2 + 2]
   -- The plain case: held by this owner alone, nobody waits, a lease of minutes.
   local v = #lease < 7 and redis.pcall('HMGET', key, 'o', 'u', 'l', 'w', 'k', 'n')
-  if v and v[1] == owner and not v[4] and not v[5] and v[6] ~= '' and v[2] + v[3] * 1000 > now then
+  if v and not (late and late[key]) and v[1] == owner and not v[4] and not v[5] and v[6] ~= '' and v[2] + v[3] * 1000 > now then
     if v[2] + v[3] * 1000 < now + lease * 1000 then
       redis.call('HSET', key, 'u', stamp, 'l', lease)
-      redis.call('PEXPIRE', key, '7200000')
+      -- The key is kept for two hours at a time: to say so every ten minutes is enough.
+      if math.floor(now / 600000000) ~= math.floor(v[2] / 600000000) then
+        redis.call('PEXPIRE', key, '7200000')
+      end
     end
     results[i + 1] = '1'
   else
-    rest = rest or {}
-    rest[#rest + 1] = i
+    rest, late = rest or {}, late or {}
+    rest[#rest + 1], late[key] = i, true
   end
 end
 if not rest then
