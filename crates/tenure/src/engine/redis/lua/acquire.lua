@@ -112,12 +112,8 @@ for _, i in ipairs(rest) do
   local wish = ARGV[i * 3 + 2]
   wish = wish == '-' and '0 m1 1 0 0 1 ' or wish
   local limit, heartbeat = string.match(wish, '^%x+ %a(%d+) %d+ (%d+) ')
-  local lock, wrong = open(KEYS[i], heartbeat ~= '0', limit ~= '1')
-  if lock then
-    results[i + 1] = acquire(lock, ARGV[i * 3], tonumber(ARGV[i * 3 + 1]), wish)
-    close(lock)
-  else
-    results[i + 1] = '-' .. wrong.err
-  end
+  on_lock(results, i, function(lock)
+    return acquire(lock, ARGV[i * 3], tonumber(ARGV[i * 3 + 1]), wish)
+  end, heartbeat ~= '0', limit ~= '1')
 end
 return table.concat(results, '\n')

@@ -9,22 +9,21 @@ local results = { ARGV[1] }
 
 --@ lock.lua
 
-for i, key in ipairs(KEYS) do
-  local lock, wrong = open(key)
-  if lock then
-    local owner, number = ARGV[i * 2 + 1], ARGV[i * 2 + 2]
-    local waiter = waiter_of(lock, owner .. ':' .. number)
-    if waiter then
-      dequeue(lock, waiter)
-    else
-      settle(lock)
-      leave(lock, owner, number, 0)
-    end
-    settle(lock)
-    close(lock)
-    results[i + 1] = '0'
+local function cancel(lock, owner, number)
+  local waiter = waiter_of(lock, owner .. ':' .. number)
+  if waiter then
+    dequeue(lock, waiter)
   else
-    results[i + 1] = '-' .. wrong.err
+    settle(lock)
+    leave(lock, owner, number, 0)
   end
+  settle(lock)
+  return '0'
+end
+
+for i = 1, #KEYS do
+  on_lock(results, i, function(lock)
+    return cancel(lock, ARGV[i * 2 + 1], ARGV[i * 2 + 2])
+  end)
 end
 return table.concat(results, '\n')

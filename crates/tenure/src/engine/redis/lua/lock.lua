@@ -393,3 +393,14 @@ local function leave(lock, owner, number, linger)
   end
   return remaining
 end
+
+-- Performs an operation on the lock of KEYS[i], from opening to closing, and notes its result.
+local function on_lock(results, i, operation, needs_queue, needs_many)
+  local lock, wrong = open(KEYS[i], needs_queue, needs_many)
+  if lock then
+    results[i + 1] = operation(lock)
+    close(lock)
+  else
+    results[i + 1] = '-' .. wrong.err
+  end
+end

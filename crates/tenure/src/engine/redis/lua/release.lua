@@ -29,19 +29,18 @@ end
 
 --@ lock.lua
 
-for _, i in ipairs(rest) do
-  local lock, wrong = open(KEYS[i])
-  if lock then
-    local wish = ARGV[i * 2 + 2]
-    local number, linger = string.match(wish == '-' and '0 0' or wish, '^(%x+) (%d+)$')
-    -- A mutex that is held has nothing to settle.
-    if not lock.holder or lock.holder.ends <= now then
-      settle(lock)
-    end
-    results[i + 1] = leave(lock, ARGV[i * 2 + 1], number, tonumber(linger)) or 'none'
-    close(lock)
-  else
-    results[i + 1] = '-' .. wrong.err
+local function release(lock, owner, wish)
+  local number, linger = string.match(wish == '-' and '0 0' or wish, '^(%x+) (%d+)$')
+  -- A mutex that is held has nothing to settle.
+  if not lock.holder or lock.holder.ends <= now then
+    settle(lock)
   end
+  return leave(lock, owner, number, tonumber(linger)) or 'none'
+end
+
+for _, i in ipairs(rest) do
+  on_lock(results, i, function(lock)
+    return release(lock, ARGV[i * 2 + 1], ARGV[i * 2 + 2])
+  end)
 end
 return table.concat(results, '\n')

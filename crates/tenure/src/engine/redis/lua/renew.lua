@@ -45,12 +45,8 @@ local function renew(lock, owner, lease)
 end
 
 for _, i in ipairs(rest) do
-  local lock, wrong = open(KEYS[i])
-  if lock then
-    results[i + 1] = renew(lock, ARGV[i * 2 + 1], tonumber(ARGV[i * 2 + 2]))
-    close(lock)
-  else
-    results[i + 1] = '-' .. wrong.err
-  end
+  on_lock(results, i, function(lock)
+    return renew(lock, ARGV[i * 2 + 1], tonumber(ARGV[i * 2 + 2]))
+  end)
 end
 return table.concat(results, '\n')
