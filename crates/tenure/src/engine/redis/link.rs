@@ -13,7 +13,7 @@ use super::address::Address;
 use super::keys;
 use super::resp::{Command, Reply};
 use super::scripts::{self, Script};
-use super::stream;
+use super::stream::{self, Stream};
 use super::trouble::{is_missing_script, of_server};
 use super::wire::{Done, Wire};
 use crate::core::backoff::Backoff;
@@ -68,32 +68,44 @@ impl Link {
     pub(super) async fn keep_up(self: Arc<Self>) {
         let mut delays = RECONNECT.delays(crate::owner::unique_number());
         loop {
-            match stream::open(&self.address.place).await {
-                Ok(stream) => {
-                    let wire = Arc::new(Wire::new(stream));
-                    let greeting = self.greet(&wire);
-                    let carrying = wire.carry(&self.address.place);
-                    tokio::pin!(carrying);
-                    let greeted = tokio::select! {
-                        greeted = greeting => greeted,
-                        () = &mut carrying => Err(Trouble::refused("the server hung up")),
-                    };
-                    match greeted {
-                        Ok(()) => {
-                            delays = RECONNECT.delays(crate::owner::unique_number());
-                            self.set(State::Up(wire.clone()));
-                            carrying.await;
-                            let place = &self.address.place;
-                            let why = format!("lost the connection to {place}");
-                            self.set(State::Down(Trouble::refused(why)));
-                        }
-                        Err(trouble) => self.set(State::Down(trouble)),
-                    }
+            let was_up = match self.open().await {
+                Ok(stream) => self.serve(Arc::new(Wire::new(stream))).await,
+                Err(trouble) => Err(trouble),
+            };
+            let why = match was_up {
+                Ok(()) => {
+                    delays = RECONNECT.delays(crate::owner::unique_number());
+                    Trouble::refused(format!("lost the connection to {}", self.address.place))
                 }
-                Err(trouble) => self.set(State::Down(trouble)),
-            }
+                Err(trouble) => trouble,
+            };
+            self.set(State::Down(why));
             pause(delays.next()).await;
         }
+    }
+
+    async fn open(&self) -> Result<Stream, Trouble> {
+        let place = &self.address.place;
+        let opening = tokio::time::timeout(CONNECT_TIME, stream::open(place));
+        opening.await.unwrap_or_else(|_| Err(self.too_slow()))
+    }
+
+    /// Greets the server, and then carries traffic until the connection is lost.
+    async fn serve(&self, wire: Arc<Wire>) -> Result<(), Trouble> {
+        let carrying = wire.carry(&self.address.place);
+        tokio::pin!(carrying);
+        tokio::select! {
+            greeted = self.greet(&wire) => greeted?,
+            () = &mut carrying => return Err(Trouble::refused("the server hung up")),
+        }
+        self.set(State::Up(wire.clone()));
+        carrying.await;
+        Ok(())
+    }
+
+    fn too_slow(&self) -> Trouble {
+        let place = &self.address.place;
+        Trouble::refused(format!("{place} did not answer within {CONNECT_TIME:?}"))
     }
 
     /// Logs in, and loads the scripts, so that the first call does not pay for it.
@@ -113,8 +125,8 @@ impl Link {
             }
             Ok(())
         };
-        let slow = |_| Trouble::refused(format!("{place} did not answer within {CONNECT_TIME:?}"));
-        tokio::time::timeout(CONNECT_TIME, greeting).await.map_err(slow)?
+        let greeted = tokio::time::timeout(CONNECT_TIME, greeting).await;
+        greeted.unwrap_or_else(|_| Err(self.too_slow()))
     }
 
     /// Resolves when the first attempt to connect has ended.

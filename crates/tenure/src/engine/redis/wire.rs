@@ -126,8 +126,13 @@ impl Wire {
         loop {
             self.left_over.notified().await;
             while !lock(&self.traffic).unsent.is_empty() {
-                if self.stream.writable().await.is_ok() {
-                    self.write(&mut lock(&self.traffic));
+                let is_writable = self.stream.writable().await.is_ok();
+                let mut traffic = lock(&self.traffic);
+                if is_writable {
+                    self.write(&mut traffic);
+                } else {
+                    // The connection is lost, which shows when reading.
+                    traffic.unsent.clear();
                 }
             }
         }
