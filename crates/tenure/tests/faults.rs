@@ -263,6 +263,27 @@ async fn a_grant_that_comes_before_its_line_is_found() {
     assert_eq!(guard.unwrap().unwrap().release().await.unwrap(), Released::Now);
 }
 
+/// R8, I6: the time allowed holds also when the store does not answer; what may have been granted
+/// is given back.
+#[tokio::test]
+async fn the_time_allowed_holds_without_an_answer() {
+    for stage in [Stage::Request, Stage::Reply] {
+        time_allowed_without_an_answer(stage).await;
+    }
+}
+
+async fn time_allowed_without_an_answer(stage: Stage) {
+    let (troubled, weather, calm) = pair();
+    weather.hold_up(Kind::Acquire, stage);
+    let lock = troubled.lock("x");
+    let acquire = lock.acquire_within(ms(50));
+    let error = tokio::time::timeout(ms(2000), acquire).await.expect("in time").unwrap_err();
+    assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
+    weather.clear();
+    assert!(troubled.flush(LONG).await);
+    until_free(&calm, "x").await;
+}
+
 /// I5, I8: the line asks, the wake-up is faster, the lock is used and released; then the question
 /// arrives, and takes the lock for nobody.
 #[tokio::test]

@@ -141,11 +141,17 @@ impl Driver {
 
     /// Resolves when nothing is left to clean up, or the time is over. True in the first case.
     pub(crate) async fn quiet_within(&self, time: Duration) -> bool {
-        let mut over = pin!(self.pause(time));
-        let mut quiet = pin!(self.quiet());
-        poll_fn(|context| match quiet.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(true),
-            Poll::Pending => over.as_mut().poll(context).map(|()| false),
+        self.before(clock::now() + time, self.quiet()).await.is_some()
+    }
+
+    /// What a future gives before a moment; none when that comes first.
+    async fn before<F: Future>(&self, end: Moment, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        let mut alarm = pin!(self.alarm(end));
+        poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if end == Moment::NEVER => Poll::Pending,
+            Poll::Pending => alarm.as_mut().poll(context).map(|()| None),
         })
         .await
     }
@@ -164,11 +170,6 @@ impl Driver {
     /// Resolves at a moment, on any executor.
     pub(crate) fn alarm(&self, at: Moment) -> Alarm<'_> {
         Alarm { driver: self, at, key: None }
-    }
-
-    /// Resolves after a time, on any executor.
-    fn pause(&self, delay: Duration) -> Alarm<'_> {
-        self.alarm(clock::now() + delay)
     }
 
     /// Undoes an acquire that nobody wants any more, whether it waits or was granted (I6).

@@ -3,8 +3,7 @@
 //! The first attempt also joins the store's queue, so a waiter costs no second trip. What is in
 //! flight when the caller gives up is finished in the background and undone (I8).
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -180,7 +179,10 @@ impl Driver {
             let sent = clock::now();
             let request = spec.request(entry, queue);
             let flight = Flight::new(self, &spec.name, entry, self.engine.acquire(request));
-            match flight.await {
+            // One attempt waits for its answer, which the engine bounds; waiting has its own end.
+            let end = if end > sent { end } else { Moment::NEVER };
+            let too_late = || Err(Trouble::unknown("no answer within the time allowed"));
+            match self.before(end, flight).await.unwrap_or_else(too_late) {
                 Ok(acquired) => {
                     let answered = Answered { entry, sent, unclaimed };
                     return self.accept(spec, acquired, answered);
@@ -243,19 +245,8 @@ impl Driver {
     /// The guard, or none when the time is over first. A guard that arrives at the last moment
     /// is not thrown away.
     async fn wait_in(&self, mut place: line::Place, end: Moment) -> Option<Result<Guard, Error>> {
-        if end == Moment::NEVER {
-            return place.guard().await;
-        }
-        let in_time = {
-            let mut guard = pin!(place.guard());
-            let mut alarm = pin!(self.alarm(end));
-            poll_fn(|context| match guard.as_mut().poll(context) {
-                Poll::Ready(guard) => Poll::Ready(guard),
-                Poll::Pending => alarm.as_mut().poll(context).map(|()| None),
-            })
-            .await
-        };
-        in_time.or_else(|| place.last_chance())
+        let in_time = self.before(end, place.guard()).await;
+        in_time.flatten().or_else(|| place.last_chance())
     }
 }
 
