@@ -1,4 +1,4 @@
-//! The Redis engine: one server, Redis 6.2 or later, or Valkey.
+//! The Redis engine: one server, Redis or Valkey.
 //!
 //! - [`scripts`] and `lua/`: each operation is one script, and so one atomic step.
 //! - [`batch`]: concurrent operations travel together; [`operations`] are their arguments.
