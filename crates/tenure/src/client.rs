@@ -11,7 +11,7 @@ use crate::core::name::LockName;
 use crate::core::shape::Shape;
 use crate::driver::{Driver, Identity, PATIENCE, Released, Spec, Wait};
 use crate::engine::{
-    Engine, ForceOutcome, ForceRequest, Grant, ListRequest, MemoryEngine, ReleaseOutcome,
+    Engine, ForceOutcome, ForceRequest, Grant, Health, ListRequest, MemoryEngine, ReleaseOutcome,
     ReleaseRequest, Renewal, Renewed,
 };
 use crate::error::{Error, Invalid, Lost, Trouble, WhyLost};
@@ -154,6 +154,12 @@ impl Tenure {
         };
         let spec = lock.spec()?;
         Ok(self.client.driver.hold(&spec, handle.entry(), grant, deadline))
+    }
+
+    /// How the connections to the store are, for a health check. It asks nobody, and does not
+    /// wait.
+    pub fn health(&self) -> Health {
+        self.client.driver.engine.health()
     }
 
     /// Waits until everything that goes on in the background, such as the release of dropped

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use metrics::{counter, histogram};
+use metrics::{counter, gauge, histogram};
 
 use crate::core::fence::Fence;
 use crate::core::name::LockName;
@@ -47,6 +47,23 @@ pub(crate) fn lost(lost: &Lost, fence: Fence) {
 /// A lock could not be released; its lease will end it.
 pub(crate) fn release_failed(name: &LockName, trouble: &Trouble) {
     tracing::warn!(lock = %name, %trouble, "could not release; the lease will end it");
+}
+
+/// A connection to the store is up, for the nth time.
+#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only servers have connections"))]
+pub(crate) fn connected(link: &'static str, epoch: u64) {
+    counter!("tenure_connects_total", "link" => link).increment(1);
+    gauge!("tenure_link_up", "link" => link).set(1.0);
+    if epoch > 1 {
+        tracing::info!(link, epoch, "connected to the store again");
+    }
+}
+
+/// A connection to the store was lost, or could not be made.
+#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only servers have connections"))]
+pub(crate) fn disconnected(link: &'static str, trouble: &Trouble) {
+    gauge!("tenure_link_up", "link" => link).set(0.0);
+    tracing::warn!(link, %trouble, "no connection to the store; trying again");
 }
 
 /// The store cannot be reached, and a local lock stands in for it.

@@ -9,7 +9,8 @@
 //! 1. **Each operation is atomic**, and happens at one moment of the store's clock, between the
 //!    call and the answer.
 //! 2. **Leases end by the store's clock.** A holder whose lease has ended holds nothing, whether
-//!    or not anything has noticed yet. Every operation first brings its lock to the present.
+//!    or not anything has noticed yet. Every operation first brings its lock to the present;
+//!    only a release may come late, as long as nobody has come in between.
 //! 3. **Exclusion** (I1): the permits of holders with a valid lease never exceed the limit.
 //! 4. **Identity** (I3): renewing and releasing work for the owner alone; renewing never creates
 //!    what is missing. Another kind or limit on a name in use is a
@@ -35,6 +36,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 mod answer;
+mod health;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 mod redis;
@@ -43,6 +45,7 @@ mod request;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisEngine;
 pub use answer::Answer;
+pub use health::{Health, LinkHealth};
 pub use memory::MemoryEngine;
 pub use request::{
     AcquireRequest, Acquired, CancelRequest, ForceOutcome, ForceRequest, Grant, ListRequest,
@@ -77,6 +80,11 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Takes a lock away from its holders, and keeps a record of it.
     fn force_release(&self, request: ForceRequest) -> Answer<ForceOutcome>;
+
+    /// How the connections to the store are.
+    fn health(&self) -> Health {
+        Health::default()
+    }
 
     /// Sends wake-ups to `listener` from now on. Called once, before the first acquire that
     /// may wait; a listener that is gone marks its waiters as gone.

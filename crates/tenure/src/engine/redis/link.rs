@@ -18,6 +18,7 @@ use super::trouble::{is_missing_script, of_server};
 use super::wire::{Done, Wire};
 use crate::core::backoff::Backoff;
 use crate::core::name::LockName;
+use crate::engine::health::Pulse;
 use crate::error::Trouble;
 use crate::sync::lock;
 
@@ -31,6 +32,7 @@ pub(super) const RECONNECT: Backoff =
 /// One connection, kept up.
 pub(super) struct Link {
     address: Address,
+    pub(super) pulse: Pulse,
     state: Mutex<State>,
     changed: Notify,
     nonce: AtomicU64,
@@ -55,9 +57,10 @@ pub(super) struct Call {
 pub(super) type Landed = Done;
 
 impl Link {
-    pub(super) fn new(address: Address) -> Arc<Self> {
+    pub(super) fn new(address: Address, what_for: &'static str) -> Arc<Self> {
         Arc::new(Self {
             address,
+            pulse: Pulse::new(what_for),
             state: Mutex::new(State::New),
             changed: Notify::new(),
             nonce: AtomicU64::new(0),
@@ -79,6 +82,7 @@ impl Link {
                 }
                 Err(trouble) => trouble,
             };
+            self.pulse.down(why.clone());
             self.set(State::Down(why));
             pause(delays.next()).await;
         }
@@ -98,6 +102,7 @@ impl Link {
             greeted = self.greet(&wire) => greeted?,
             () = &mut carrying => return Err(Trouble::refused("the server hung up")),
         }
+        self.pulse.up();
         self.set(State::Up(wire.clone()));
         carrying.await;
         Ok(())

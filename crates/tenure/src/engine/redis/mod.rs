@@ -42,9 +42,11 @@ use link::Link;
 use server::{CLIENT_KEPT, Server};
 use subscriber::Subscriber;
 
+use super::health::Pulse;
 use super::{
     AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, ForceOutcome,
-    ForceRequest, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
+    ForceRequest, Health, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal,
+    Renewed,
 };
 use crate::core::name::LockName;
 use crate::error::{Error, Trouble};
@@ -90,8 +92,8 @@ impl RedisEngine {
         let runtime = runtime.map_err(failed)?;
         let client = format!("{:016x}", crate::owner::unique_number());
         let server = Arc::new(Server {
-            commands: Link::new(address.clone()),
-            renewals: Link::new(address.clone()),
+            commands: Link::new(address.clone(), "commands"),
+            renewals: Link::new(address.clone(), "renewals"),
             about: About::this_process(),
             client: client.clone(),
         });
@@ -168,6 +170,12 @@ impl Engine for RedisEngine {
     fn force_release(&self, request: ForceRequest) -> Answer<ForceOutcome> {
         let server = self.server.clone();
         Answer::later(async move { server.force(request).await })
+    }
+
+    fn health(&self) -> Health {
+        let Server { commands, renewals, .. } = &*self.server;
+        let pulses = [&commands.pulse, &renewals.pulse, &self.subscriber.pulse];
+        Health { links: pulses.map(Pulse::health).into() }
     }
 
     fn listen(&self, listener: Weak<dyn Listener>) {

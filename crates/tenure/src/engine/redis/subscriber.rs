@@ -16,6 +16,7 @@ use super::stream::{self, Stream};
 use super::wire::RESPONSE_TIME;
 use crate::core::fence::Fence;
 use crate::core::moment::Moment;
+use crate::engine::health::Pulse;
 use crate::engine::{Grant, Listener, Wakeup};
 use crate::error::Trouble;
 use crate::owner::Entry;
@@ -27,6 +28,7 @@ const PING_EVERY: Duration = Duration::from_secs(3);
 /// The ear of one client.
 pub(super) struct Subscriber {
     address: Address,
+    pub(super) pulse: Pulse,
     channel: String,
     listener: Mutex<Option<Weak<dyn Listener>>>,
     first: Mutex<Option<Result<(), Trouble>>>,
@@ -37,6 +39,7 @@ impl Subscriber {
     pub(super) fn new(address: Address, client: &str) -> Arc<Self> {
         Arc::new(Self {
             address,
+            pulse: Pulse::new("wake-ups"),
             channel: format!("{}{client}", keys::CHANNEL),
             listener: Mutex::default(),
             first: Mutex::default(),
@@ -69,13 +72,19 @@ impl Subscriber {
             let subscribing = tokio::time::timeout(CONNECT_TIME, self.subscribe());
             let subscribed = subscribing.await.map_err(slow).and_then(|result| result);
             let is_first = self.note_first(subscribed.as_ref().map(drop).map_err(Clone::clone));
-            if let Ok(ear) = subscribed {
-                delays = RECONNECT.delays(crate::owner::unique_number());
-                if !is_first {
-                    self.wake(Wakeup::Missed);
+            let why = match subscribed {
+                Ok(ear) => {
+                    delays = RECONNECT.delays(crate::owner::unique_number());
+                    self.pulse.up();
+                    if !is_first {
+                        self.wake(Wakeup::Missed);
+                    }
+                    self.hear(ear).await;
+                    Trouble::refused(format!("lost the connection to {place}"))
                 }
-                self.hear(ear).await;
-            }
+                Err(trouble) => trouble,
+            };
+            self.pulse.down(why);
             pause(delays.next()).await;
         }
     }
