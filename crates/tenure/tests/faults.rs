@@ -13,7 +13,7 @@ use std::time::Duration;
 use common::{Fault, Kind, Stage, Weather, ms, pair, pass};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tenure::engine::MemoryEngine;
-use tenure::{Error, Fallback, LockInfo, Released, Tenure, WhyLost};
+use tenure::{Backoff, Error, Fallback, LockInfo, Released, Tenure, Wait, WhyLost};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -279,6 +279,28 @@ async fn time_allowed_without_an_answer(stage: Stage) {
     let acquire = lock.acquire_within(ms(50));
     let error = tokio::time::timeout(ms(2000), acquire).await.expect("in time").unwrap_err();
     assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
+    weather.clear();
+    assert!(troubled.flush(LONG).await);
+    until_free(&calm, "x").await;
+}
+
+/// R8: a store that said "busy" before, and is slow at the end, is no unknown outcome: the time is
+/// over.
+#[tokio::test]
+async fn time_that_ends_during_a_later_attempt_is_over() {
+    let (troubled, weather, calm) = pair();
+    let held = calm.lock("x").acquire().await.unwrap();
+    let slow_down = {
+        let weather = weather.clone();
+        move |_| {
+            weather.hold_up(Kind::Acquire, Stage::Reply);
+            ms(1)
+        }
+    };
+    let wait = Wait::within(ms(50)).retry(Backoff::custom(slow_down));
+    let error = troubled.lock("x").acquire_with(wait).await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    drop(held);
     weather.clear();
     assert!(troubled.flush(LONG).await);
     until_free(&calm, "x").await;

@@ -148,8 +148,15 @@ impl Driver {
         let entry = spec.entry()?;
         let mut delays = wait.retry.clone().unwrap_or_default().delays(entry_seed(entry));
         loop {
-            if let Attempt::Granted(guard) = self.attempt(spec, entry, None, end).await? {
-                return Ok(guard);
+            match self.attempt(spec, entry, None, end).await {
+                Ok(Attempt::Granted(guard)) => return Ok(guard),
+                Ok(Attempt::Busy | Attempt::Queued { .. }) => {}
+                // The store has answered before: the lock was taken until the time was over. What
+                // this attempt still brings is given back.
+                Err(Error::Unknown { .. }) if delays.attempts() > 0 && clock::now() >= end => {
+                    return Err(timed_out(&spec.name, started));
+                }
+                Err(error) => return Err(error),
             }
             let next = clock::now() + delays.next();
             let attempts = delays.attempts();
