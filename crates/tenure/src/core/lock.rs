@@ -93,7 +93,10 @@ impl LockState {
         request: &ReleaseRequest,
         scene: &mut Scene<'_>,
     ) -> ReleaseOutcome {
-        self.settle(&request.name, scene);
+        // A lease that ended with nobody waiting went to nobody: its owner may still end it.
+        if self.queue.is_some() {
+            self.settle(&request.name, scene);
+        }
         let Entry { owner, number } = request.entry;
         let Some(entries) = self.holders.entries_mut(owner) else {
             return ReleaseOutcome::NotHeld;

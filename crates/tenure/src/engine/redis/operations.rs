@@ -5,6 +5,7 @@ use super::keys;
 use super::resp::Command;
 use super::scripts::{ACQUIRE, CANCEL, RELEASE, RENEW, Script};
 use crate::core::fence::Fence;
+use crate::core::lease::Lease;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::core::shape::{Kind, Shape};
@@ -27,7 +28,7 @@ impl Batched for AcquireRequest {
 
     fn arguments(&self, into: &mut Command) {
         into.push(self.entry.owner.to_string());
-        into.push(self.lease.duration().as_millis().to_string());
+        into.push(lease(self.lease));
         into.push(wish(self));
     }
 
@@ -54,6 +55,11 @@ impl Batched for AcquireRequest {
             _ => None,
         }
     }
+}
+
+/// A lease as the scripts store it: as many digits as the longest one has.
+fn lease(lease: Lease) -> String {
+    format!("{:08}", lease.duration().as_millis())
 }
 
 /// What an acquire wants besides owner and lease; the plainest wish is the shortest.
@@ -109,7 +115,7 @@ impl Batched for Renewal {
 
     fn arguments(&self, into: &mut Command) {
         into.push(self.owner.to_string());
-        into.push(self.lease.duration().as_millis().to_string());
+        into.push(lease(self.lease));
     }
 
     fn read(line: &str) -> Option<Renewed> {

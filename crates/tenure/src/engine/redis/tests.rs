@@ -15,6 +15,7 @@ use super::scripts::{self, Script};
 use super::*;
 use crate::core::lease::Lease;
 use crate::core::moment::{Moment, Now};
+use crate::core::shape::Shape;
 use crate::core::table::operation::{Lock, Operation, operations};
 use crate::core::table::{Effects, Table};
 use crate::engine::{Queueing, Wakeup};
@@ -120,6 +121,23 @@ impl Twins {
         let outcome = batch::read::<O>(lines.first().map(String::as_str));
         let outcome = outcome.map_err(|it| it.to_string())?;
         same("outcome", &outcome, expected)
+    }
+
+    fn send<O: Batched>(&mut self, operation: &O) {
+        self.call(O::script(), operation.name(), |it| operation.arguments(it));
+    }
+
+    /// Within eleven minutes of such use, the key's expiry is put off by an hour at least.
+    fn must_be_kept(&mut self, what: &str, mut make_use: impl FnMut(&mut Self)) {
+        let key = keys::lock(&LockName::new("x").unwrap());
+        make_use(self);
+        self.connection.command(&["PEXPIRE", &key, "60000"]).unwrap();
+        let until = self.now + Duration::from_secs(660);
+        while self.now < until {
+            make_use(self);
+        }
+        let left = convert(self.connection.command(&["PTTL", &key]).unwrap());
+        assert!(matches!(left, Reply::Integer(3_600_000..)), "{what}: {left:?} ms left");
     }
 
     fn force(
@@ -277,9 +295,48 @@ fn requests_of_one_call_are_served_in_order() {
     let text = &scripts::ACQUIRE.text;
     let (first, second) = (Owner::new().to_string(), Owner::new().to_string());
     let mut words = vec!["EVAL", text, "2", &key, &key, "nonce", "client"];
-    words.extend([&first[..], "30000", "0 m1 1 15000 3000 1 a%20note"]);
-    words.extend([&second[..], "30000", "0 m1 1 15000 3000 1 "]);
+    words.extend([&first[..], "00030000", "0 m1 1 15000 3000 1 a%20note"]);
+    words.extend([&second[..], "00030000", "0 m1 1 15000 3000 1 "]);
     let reply = convert(server.connect().unwrap().command(&words).unwrap());
     let lines = batch::lines(reply).unwrap();
     assert!(lines[0].starts_with("1 ") && lines[1].starts_with("2 0 "), "{lines:?}");
+}
+
+/// A key must not expire while its lock is in use, however often and however shortly: what keeps
+/// it is said every ten minutes, not at every call.
+#[test]
+fn a_lock_in_steady_use_is_kept() {
+    let server = Server::start();
+    let mut twins = Twins::new(&server);
+    let name = LockName::new("x").unwrap();
+    let request = AcquireRequest {
+        name: name.clone(),
+        entry: Entry { owner: Owner::new(), number: 0 },
+        shape: Shape::mutex(),
+        lease: Lease::DEFAULT,
+        about: twins.about.clone(),
+        queue: None,
+    };
+    let renewal = Renewal { name: name.clone(), owner: request.entry.owner, lease: Lease::DEFAULT };
+    let release = ReleaseRequest { name, entry: request.entry, linger: Duration::ZERO };
+    for step in [Duration::from_secs(20), Duration::from_secs(540)] {
+        twins.must_be_kept("acquire and release", |twins| {
+            twins.send(&request);
+            twins.send(&release);
+            twins.now = twins.now + step;
+        });
+    }
+    twins.send(&request);
+    twins.must_be_kept("renew", |twins| {
+        twins.now = twins.now + Duration::from_secs(20);
+        twins.send(&renewal);
+    });
+    twins.send(&release);
+    // A clock that is set back: the fence runs ahead of it for an hour.
+    twins.now = Moment::from_micros(twins.now.as_micros() - 3_600_000_000);
+    twins.must_be_kept("acquire and release by a clock set back", |twins| {
+        twins.send(&request);
+        twins.send(&release);
+        twins.now = twins.now + Duration::from_secs(20);
+    });
 }

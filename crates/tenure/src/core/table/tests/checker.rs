@@ -27,6 +27,8 @@ pub(super) struct Checker<S> {
 struct Account {
     holds: Vec<Hold>,
     queue: Vec<Waiting>,
+    /// Those whose lease has ended since the last grant.
+    ended: Vec<Hold>,
 }
 
 struct Hold {
@@ -132,12 +134,7 @@ impl<S: Subject> Checker<S> {
                     hold.until = hold.until.max(until);
                 } else {
                     ensure(account.queue.is_empty(), "I10: overtook those who wait")?;
-                    account.holds.push(Hold::new(
-                        request.entry,
-                        request.shape.permits(),
-                        until,
-                        grant,
-                    ));
+                    account.hold(Hold::new(request.entry, request.shape.permits(), until, grant));
                     self.check_fence(grant)?;
                 }
             }
@@ -190,7 +187,11 @@ impl<S: Subject> Checker<S> {
         let after = effects.iter().rposition(is_served).map_or(0, |place| place + 1);
         let later = effects.split_off(after);
         self.hear(lock, effects)?;
-        let was_held = self.accounts.entry(lock).or_default().leave(entry, linger, self.now.clock);
+        let account = self.accounts.entry(lock).or_default();
+        if outcome != ReleaseOutcome::NotHeld {
+            account.revive(entry.owner);
+        }
+        let was_held = account.leave(entry, linger, self.now.clock);
         self.hear(lock, later)?;
         let expected = match was_held {
             Some(remaining) => ReleaseOutcome::Released { remaining },
@@ -270,7 +271,7 @@ impl<S: Subject> Checker<S> {
             ensure(!account.queue.is_empty(), "a grant for nobody")?;
             let first = account.queue.remove(0);
             ensure(first.entry == entry, "I10: not the first in the queue was served")?;
-            account.holds.push(Hold::new(entry, first.permits, until, &grant));
+            account.hold(Hold::new(entry, first.permits, until, &grant));
             self.check_fence(&grant)?;
         }
         self.accounts.entry(lock).or_default().bury_dead(now);
@@ -311,7 +312,7 @@ impl<S: Subject> Checker<S> {
     fn forget_ended(&mut self) {
         let now = self.now.clock;
         for account in self.accounts.values_mut() {
-            account.holds.retain(|hold| hold.until > now);
+            account.ended.extend(account.holds.extract_if(.., |hold| hold.until <= now));
         }
     }
 
@@ -326,6 +327,18 @@ impl Account {
     /// The hold of an owner that has not released it.
     fn hold_of(&mut self, owner: Owner) -> Option<&mut Hold> {
         self.holds.iter_mut().find(|hold| hold.owner == owner && !hold.numbers.is_empty())
+    }
+
+    fn hold(&mut self, hold: Hold) {
+        self.ended.clear();
+        self.holds.push(hold);
+    }
+
+    /// A lease that has ended may be released nevertheless, as long as nobody had the lock since.
+    fn revive(&mut self, owner: Owner) {
+        if self.hold_of(owner).is_none() {
+            self.holds.extend(self.ended.extract_if(.., |hold| hold.owner == owner));
+        }
     }
 
     /// Ends an entry: how many remain, or none if it was not held.

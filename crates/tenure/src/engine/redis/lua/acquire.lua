@@ -1,8 +1,8 @@
 -- Take locks, or join their queues. Upholds I1, I4, I5, I10.
 -- KEYS[i] lock
 -- ARGV[1] nonce     ARGV[2] client
--- and for each lock: owner, lease in ms, and what else is wanted: "-" for the one permit of a
--- mutex, entered once, without a note and without waiting; otherwise
+-- and for each lock: owner, lease in ms (8 digits), and what else is wanted: "-" for the one
+-- permit of a mutex, entered once, without a note and without waiting; otherwise
 -- "number kind-and-limit permits heartbeat claim fences note", heartbeat 0 for not waiting.
 -- Returns lines: the nonce, and for each lock one of
 -- "1 fence fences lease-in-ms now"   granted       "2 ahead µs-until-free now"   queued
@@ -12,22 +12,21 @@ local client = ARGV[2]
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
-local results = { ARGV[1] }
+local results = { ARGV[1], '' }
 local rest, late
 for i = 1, #KEYS do
   local key, owner, lease, wish = KEYS[i], ARGV[i * 3], ARGV[i * 3 + 1], ARGV[i * 3 + 2]
   -- The plain case: nobody holds it, nobody waits, one entry, no note, a lease of minutes.
   local v = (wish == '-' or string.sub(wish, 1, 5) == '0 m1 ' and string.sub(wish, -1) == ' ')
-    and #lease < 7 and redis.pcall('HMGET', key, 'f', 'o', 'w', 'k')
-  -- Nobody overtakes an earlier request for the same lock in the same call.
+    and lease < '01000000' and redis.pcall('HMGET', key, 'f', 'o', 's')
   -- Nobody overtakes an earlier request for the same lock in the same call (I10).
-  if v and not (late and late[key]) and not v.err and not v[2] and not v[3] and not v[4] then
+  if v and not (late and late[key]) and not v.err and not v[2] and not v[3] then
     local last = tonumber(v[1]) or 0
     local fence = last < now and stamp or string.format('%.0f', last + 1)
-    redis.call('HSET', key, 'f', fence, 'o', owner, 'u', stamp, 'l', lease, 'c', client)
-    -- Kept for two hours, and so for an hour after any such lease. One that was set within the
-    -- last ten minutes need not be set again.
-    if now - last > 600000000 then
+    redis.call('HSET', key, 'f', fence, 'o', owner .. ' ' .. stamp .. ' ' .. lease, 'c', client)
+    -- Kept for two hours, and so for an hour after any such lease: the first in every ten minutes
+    -- says so. A fence ahead of the clock tells nothing.
+    if last < now - now % 600000000 or last >= now then
       redis.call('PEXPIRE', key, '7200000')
     end
     results[i + 1] = '1 ' .. fence .. ' 1 ' .. lease .. ' ' .. stamp
@@ -42,8 +41,7 @@ end
 
 --@ lock.lua
 
-local function standing(lock, entry)
-  local ahead = redis.call('ZRANK', lock.key .. ':q', entry)
+local function standing(lock, ahead)
   local ends = first_end(lock)
   local free = ends and math.max(ends - now, 0) or 0
   return table.concat({ 2, math.min(ahead, 8), plain(free), stamp }, ' ')
@@ -77,7 +75,7 @@ local function acquire(lock, owner, lease, wish)
     string.match(wish, '^(%x+) (%a%d+) (%d+) (%d+) (%d+) (%d+) (%S*)$')
   permits, heartbeat = tonumber(permits), tonumber(heartbeat)
   settle(lock)
-  if not lock.holder and lock.used == 0 and lock.waiting == 0 then
+  if is_idle(lock) then
     lock.kind, lock.limit = kind, tonumber(string.sub(kind, 2))
   elseif lock.kind ~= kind then
     return '4 ' .. lock.kind
@@ -91,8 +89,8 @@ local function acquire(lock, owner, lease, wish)
   if waiter then
     waiter.alive = math.max(waiter.alive, now + heartbeat * 1000)
     write_waiter(lock, waiter)
-    lock.changed, lock.touched = true, true
-    return standing(lock, entry)
+    touch(lock)
+    return standing(lock, redis.call('ZRANK', lock.key .. ':q', entry))
   end
   if lock.waiting == 0 and fits(lock, owner, permits) then
     return grant(lock, owner, number, permits, lease, note)
@@ -105,7 +103,7 @@ local function acquire(lock, owner, lease, wish)
     permits = permits, lease = lease, claim = tonumber(claim), fences = tonumber(fences),
     since = stamp, client = client, note = note,
   })
-  return standing(lock, entry)
+  return standing(lock, lock.waiting - 1)
 end
 
 for _, i in ipairs(rest) do

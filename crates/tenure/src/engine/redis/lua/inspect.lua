@@ -42,9 +42,8 @@ for i, key in ipairs(KEYS) do
   if lock then
     settle(lock)
     close(lock)
-    local idle = not lock.holder and lock.used == 0 and lock.waiting == 0
     local record = redis.call('GET', lock.key .. ':x') or ''
-    result = { idle and '' or lock.kind, holders(lock), lock.waiting, waiters(lock), record }
+    result = { is_idle(lock) and '' or lock.kind, holders(lock), lock.waiting, waiters(lock), record }
   end
   results[i + 1] = result
 end

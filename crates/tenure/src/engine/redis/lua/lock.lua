@@ -3,16 +3,20 @@
 -- All keys of a lock are made from the one that arrives through KEYS, and share its hash tag.
 -- Times are microseconds of the server's clock; texts of others are percent-encoded.
 --
--- lock    hash  f last fence       k kind and limit (absent: a mutex)
---               w how many wait    t last ticket    p permits taken (limit above 1)
---               and for limit 1 the holder itself:
---               o owner   u since when its lease runs   l its length, ms   c client   m note
+-- lock    hash  f last fence
+--               o the holder of a limit of 1: "owner since lease", with 32, 16 and 8 digits:
+--                 since when its lease runs, and its length in ms
+--               c its client
+--               m "extra note": its fences beyond the first, and its note (absent: neither)
 --               n numbers of its entries (absent: only 0; empty: released, but lingering)
---               x fences that belong to it beyond its first
+--               s "kind-and-limit waiting ticket used": how many wait, the last ticket, and the
+--                 permits taken of a limit above 1 (absent: a mutex for which nobody waits)
 -- lock:h  hash  owner -> its holder, for limits above 1     lock:d  zset  owner by end of lease
 -- lock:q  zset  entry by ticket                             lock:w  hash  entry -> its waiter,
 --                                                             and @owner -> numbers that wait
 -- lock:x  string  the record of the last forced release
+--
+-- Values of up to 64 bytes let the server keep the hash in one small piece of memory.
 
 -- How long a fence outlives its lock, at least, in ms. It guards against a clock set back by less
 -- than that; names are often used once, and a longer time would fill the server.
@@ -37,25 +41,33 @@ local function misused(key, suffix, right)
   end
 end
 
+local function read_holder(fence, text, client, entries, more)
+  local extra, note = string.match(more or '0 ', '^(%d+) (%S*)$')
+  return {
+    owner = string.sub(text, 1, 32), ends = string.sub(text, 34, 49) + string.sub(text, 51) * 1000,
+    client = client, entries = entries or '0', permits = 1, fence = fence - extra,
+    fences = extra + 1, note = note,
+  }
+end
+
 -- The lock as it is, or the server's error if somebody else's key is in its place. What it has of
 -- siblings is checked, and what the caller says it will need.
 local function open(key, needs_queue, needs_many)
-  local v = redis.pcall('HMGET', key, 'f', 'o', 'u', 'c', 'n', 'x', 'm', 'k', 'p', 'w', 't', 'l')
-  if v.err then
-    return nil, v
+  local was = redis.pcall('HMGET', key, 'f', 'o', 'n', 's', 'c', 'm')
+  if was.err then
+    return nil, was
   end
-  local kind = v[8] or 'm1'
   local lock = {
-    key = key, kind = kind, limit = tonumber(string.sub(kind, 2)), fence = tonumber(v[1]) or 0,
-    used = tonumber(v[9]) or 0, waiting = tonumber(v[10]) or 0, ticket = tonumber(v[11]) or 0,
-    was = v,
+    key = key, was = was, fence = tonumber(was[1]) or 0, kind = 'm1', limit = 1, waiting = 0,
+    ticket = 0, used = 0,
   }
-  if v[2] then
-    local extra = tonumber(v[6]) or 0
-    lock.holder = {
-      owner = v[2], ends = v[3] + v[12] * 1000, client = v[4], entries = v[5] or '0', permits = 1,
-      fence = lock.fence - extra, fences = extra + 1, note = v[7] or '',
-    }
+  if was[4] then
+    local kind, limit, waiting, ticket, used = string.match(was[4], '^(%a(%d+)) (%d+) (%d+) (%d+)$')
+    lock.kind, lock.limit, lock.waiting = kind, tonumber(limit), tonumber(waiting)
+    lock.ticket, lock.used = tonumber(ticket), tonumber(used)
+  end
+  if was[2] then
+    lock.holder = read_holder(lock.fence, was[2], was[5], was[3], was[6])
   end
   local wrong
   if needs_queue or lock.waiting > 0 then
@@ -70,12 +82,16 @@ local function open(key, needs_queue, needs_many)
   return lock
 end
 
--- Adds a field to those to be set, or, if it was there and is not wanted, to those to be deleted.
-local function write(set, gone, field, was, value)
-  if value then
+local function is_idle(lock)
+  return not lock.holder and lock.used == 0 and lock.waiting == 0
+end
+
+-- Sets a field that has become another, or notes that it is to go.
+local function write(set, gone, field, was, is)
+  if is and is ~= was then
     set[#set + 1] = field
-    set[#set + 1] = value
-  elseif was then
+    set[#set + 1] = is
+  elseif was and not is then
     gone[#gone + 1] = field
   end
 end
@@ -85,37 +101,38 @@ local function close(lock)
   if not lock.changed then
     return
   end
-  local key, holder, was = lock.key, lock.holder, lock.was
-  local idle = not holder and lock.used == 0 and lock.waiting == 0
-  local length = holder and math.ceil((holder.ends - now) / 1000)
-  local set, gone = {}, {}
-  write(set, gone, 'f', false, lock.fence > 0 and plain(lock.fence))
-  write(set, gone, 'o', was[2], holder and holder.owner)
+  local key, holder, was, set, gone = lock.key, lock.holder, lock.was, {}, {}
+  local is_plain = lock.waiting == 0 and (lock.kind == 'm1' or is_idle(lock))
+  local lease = holder and math.ceil((holder.ends - now) / 1000)
+  write(set, gone, 'f', was[1], lock.fence > 0 and plain(lock.fence))
   -- Leases are whole milliseconds from some moment: any end can be told as one.
-  write(set, gone, 'u', was[3], holder and plain(holder.ends - length * 1000))
-  write(set, gone, 'l', was[12], holder and tostring(length))
-  write(set, gone, 'c', was[4], holder and holder.client)
-  write(set, gone, 'n', was[5], holder and holder.entries ~= '0' and holder.entries)
-  write(set, gone, 'x', was[6], holder and holder.fences > 1 and tostring(holder.fences - 1))
-  write(set, gone, 'm', was[7], holder and holder.note ~= '' and holder.note)
-  write(set, gone, 'k', was[8], not idle and lock.kind ~= 'm1' and lock.kind)
-  write(set, gone, 'p', was[9], lock.used > 0 and tostring(lock.used))
-  write(set, gone, 'w', was[10], lock.waiting > 0 and tostring(lock.waiting))
-  write(set, gone, 't', was[11], lock.waiting > 0 and tostring(lock.ticket))
+  write(set, gone, 'o', was[2], holder and string.format(
+    '%s %016.0f %08d', holder.owner, holder.ends - lease * 1000, lease))
+  write(set, gone, 'c', was[5], holder and holder.client)
+  write(set, gone, 'm', was[6], holder and (holder.fences > 1 or holder.note ~= '')
+    and holder.fences - 1 .. ' ' .. holder.note)
+  write(set, gone, 'n', was[3], holder and holder.entries ~= '0' and holder.entries)
+  write(set, gone, 's', was[4], not is_plain and string.format(
+    '%s %d %d %d', lock.kind, lock.waiting, lock.waiting > 0 and lock.ticket or 0, lock.used))
   if #gone > 0 then
     redis.call('HDEL', key, unpack(gone))
   end
   if #set > 0 then
     redis.call('HSET', key, unpack(set))
   end
-  if lock.waiting > 0 or lock.used > 0 then
-    -- Unless somebody waited before, and it is set already.
-    if not was[10] or lock.touched then
-      redis.call('PEXPIRE', key, LONG)
-    end
-  else
-    redis.call('PEXPIRE', key, (length or 0) + RETENTION)
+  if is_plain then
+    redis.call('PEXPIRE', key, math.max((lease or 0) + RETENTION, 2 * RETENTION))
+  elseif not was[4] or lock.touched then
+    redis.call('PEXPIRE', key, LONG)
   end
+end
+
+-- The keys of the queue live on. Said at its beginning, at every heartbeat, and now and then: a
+-- queue that never ends has the one or the other within the time.
+local function touch(lock)
+  lock.changed, lock.touched = true, true
+  redis.call('PEXPIRE', lock.key .. ':q', LONG)
+  redis.call('PEXPIRE', lock.key .. ':w', LONG)
 end
 
 local function next_fence(lock, count)
@@ -276,7 +293,6 @@ end
 
 local function enqueue(lock, waiter)
   lock.changed = true
-  lock.touched = true
   lock.waiting = lock.waiting + 1
   lock.ticket = lock.ticket + 1
   redis.call('ZADD', lock.key .. ':q', lock.ticket, waiter.entry)
@@ -284,8 +300,9 @@ local function enqueue(lock, waiter)
   if waiter.number ~= '0' then
     note_waiting(lock, waiter, with(waiting_of(lock, waiter.owner), waiter.number))
   end
-  redis.call('PEXPIRE', lock.key .. ':q', LONG)
-  redis.call('PEXPIRE', lock.key .. ':w', LONG)
+  if lock.waiting == 1 or lock.ticket % 64 == 0 then
+    touch(lock)
+  end
 end
 
 -- Forgets a waiter that is out of the queue.
@@ -338,13 +355,26 @@ local function hand_over(lock, waiter)
   save(lock, holder)
 end
 
+-- The first in the queue. One that somebody else has emptied is empty.
+local function head(lock)
+  local entry = redis.call('ZRANGE', lock.key .. ':q', 0, 0)[1]
+  local waiter = entry and waiter_of(lock, entry)
+  if not waiter then
+    redis.call('DEL', lock.key .. ':q', lock.key .. ':w')
+    lock.changed, lock.waiting = true, 0
+  end
+  return waiter
+end
+
 -- Brings the lock to the present: ended leases go, and what is free goes to those who wait (I10).
 local function settle(lock)
   expire(lock)
   local purged = 0
   while lock.waiting > 0 and purged < PURGED_AT_MOST do
-    local waiter = waiter_of(lock, redis.call('ZRANGE', lock.key .. ':q', 0, 0)[1])
-    if waiter.alive <= now then
+    local waiter = head(lock)
+    if not waiter then
+      return
+    elseif waiter.alive <= now then
       dequeue(lock, waiter)
       purged = purged + 1
     elseif fits(lock, waiter.owner, waiter.permits) then
@@ -364,12 +394,13 @@ local function pass_on(lock)
   end
   local purged = 0
   while lock.waiting > 0 and not lock.holder and purged < PURGED_AT_MOST do
-    local waiter = waiter_of(lock, redis.call('ZPOPMIN', lock.key .. ':q')[1])
-    lock.waiting = lock.waiting - 1
-    forget(lock, waiter)
-    purged = purged + 1
-    if waiter.alive > now then
-      hand_over(lock, waiter)
+    local waiter = head(lock)
+    if waiter then
+      dequeue(lock, waiter)
+      purged = purged + 1
+      if waiter.alive > now then
+        hand_over(lock, waiter)
+      end
     end
   end
 end

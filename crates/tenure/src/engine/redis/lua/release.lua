@@ -5,18 +5,17 @@
 -- and for each lock: owner, and "-" for its only entry, or "number linger-in-ms"
 -- Returns lines: the nonce, and for each lock the number of entries that remain, "none" when there
 -- was no such entry, or "-error".
-local time = redis.call('TIME')
-local stamp = time[1] .. string.sub('00000' .. time[2], -6)
-local now = tonumber(stamp)
-local results = { ARGV[1] }
+local results = { ARGV[1], '' }
 local rest, late
 for i = 1, #KEYS do
   local key = KEYS[i]
-  local v = ARGV[i * 2 + 2] == '-' and redis.pcall('HMGET', key, 'o', 'u', 'l', 'w', 'n', 'k')
-  -- The plain case: held by this owner alone, entered once, and nobody waits.
-  if v and not (late and late[key]) and v[1] == ARGV[i * 2 + 1] and not v[4] and not v[5] and not v[6]
-    and v[2] + v[3] * 1000 > now then
-    redis.call('HDEL', key, 'o', 'u', 'l', 'c', 'x', 'm')
+  local v = ARGV[i * 2 + 2] == '-' and redis.pcall('HMGET', key, 'o', 'n', 's')
+  local holder = v and v[1]
+  -- The plain case: held by this owner alone, entered once, and nobody waits. Nobody has had the
+  -- lock since, so the clock need not be asked whether the lease has just ended.
+  if holder and not v[2] and not v[3] and not (late and late[key])
+    and string.sub(holder, 1, 32) == ARGV[i * 2 + 1] then
+    redis.call('HDEL', key, 'o', 'c', 'm')
     results[i + 1] = '0'
   else
     rest, late = rest or {}, late or {}
@@ -27,12 +26,15 @@ if not rest then
   return table.concat(results, '\n')
 end
 
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
 --@ lock.lua
 
 local function release(lock, owner, wish)
   local number, linger = string.match(wish == '-' and '0 0' or wish, '^(%x+) (%d+)$')
-  -- A mutex that is held has nothing to settle.
-  if not lock.holder or lock.holder.ends <= now then
+  -- While nobody waits, or a mutex is held, there is nothing to settle.
+  if lock.waiting > 0 and not (lock.holder and lock.holder.ends > now) then
     settle(lock)
   end
   return leave(lock, owner, number, tonumber(linger)) or 'none'

@@ -2,22 +2,26 @@
 -- shorter, and a missing one is never made.
 -- KEYS[i] lock
 -- ARGV[1] nonce     ARGV[2] client
--- and for each lock: owner, lease in ms
+-- and for each lock: owner, lease in ms (8 digits)
 -- Returns lines: the nonce, and for each lock "1" when extended, "0" when not held, "-error".
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
-local results = { ARGV[1] }
+local results = { ARGV[1], '' }
 local rest, late
 for i = 1, #KEYS do
   local key, owner, lease = KEYS[i], ARGV[i * 2 + 1], ARGV[i * 2 + 2]
+  local v = lease < '01000000' and redis.pcall('HMGET', key, 'o', 'n', 's')
+  local holder = v and v[1]
+  local since = holder and string.sub(holder, 34, 49)
+  local ends = since and since + string.sub(holder, 51) * 1000
   -- The plain case: held by this owner alone, nobody waits, a lease of minutes.
-  local v = #lease < 7 and redis.pcall('HMGET', key, 'o', 'u', 'l', 'w', 'k', 'n')
-  if v and not (late and late[key]) and v[1] == owner and not v[4] and not v[5] and v[6] ~= '' and v[2] + v[3] * 1000 > now then
-    if v[2] + v[3] * 1000 < now + lease * 1000 then
-      redis.call('HSET', key, 'u', stamp, 'l', lease)
+  if holder and v[2] ~= '' and not v[3] and not (late and late[key])
+    and string.sub(holder, 1, 32) == owner and ends > now then
+    if ends < now + lease * 1000 then
+      redis.call('HSET', key, 'o', owner .. ' ' .. stamp .. ' ' .. lease)
       -- The key is kept for two hours at a time: to say so every ten minutes is enough.
-      if math.floor(now / 600000000) ~= math.floor(v[2] / 600000000) then
+      if tonumber(since) < now - now % 600000000 then
         redis.call('PEXPIRE', key, '7200000')
       end
     end
