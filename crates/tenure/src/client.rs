@@ -130,7 +130,7 @@ impl Tenure {
     /// Trouble with the store.
     pub async fn release(&self, handle: &Handle) -> Result<Released, Error> {
         let (name, entry) = (handle.name().clone(), handle.entry());
-        let request = ReleaseRequest { name, entry, linger: Duration::ZERO };
+        let request = ReleaseRequest::new(name, entry);
         match self.client.driver.engine.release(request).await {
             Ok(ReleaseOutcome::Released { .. }) => Ok(Released::Now),
             Ok(ReleaseOutcome::NotHeld) => Ok(Released::AlreadyLost),

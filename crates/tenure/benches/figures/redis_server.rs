@@ -155,8 +155,7 @@ fn handover_cpu(waiters: usize) -> f64 {
         // Joining is not counted, only releasing.
         let before = script_micros(&mut plain);
         let name = LockName::new("x").expect("a name");
-        let release = ReleaseRequest { name, entry: holder, linger: Duration::ZERO };
-        block_on(engine.release(release)).expect("a release");
+        block_on(engine.release(ReleaseRequest::new(name, holder))).expect("a release");
         spent += script_micros(&mut plain) - before;
         holder = waiting.pop_front().expect("a waiter");
         waiting.push_back(join(&engine));

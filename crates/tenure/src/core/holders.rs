@@ -65,6 +65,14 @@ impl Entries {
         }
     }
 
+    pub(crate) fn has(&self, number: u64) -> bool {
+        match self {
+            Self::None => false,
+            Self::One(first) => *first == number,
+            Self::Many(numbers) => numbers.contains(&number),
+        }
+    }
+
     /// Ends an entry; false if there is none with this number.
     pub(crate) fn remove(&mut self, number: u64) -> bool {
         let before = self.count();
@@ -179,6 +187,20 @@ impl Holders {
                     many.by_deadline.remove(&(holder.until, owner));
                     many.by_deadline.insert((until, owner));
                     holder.until = until;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Leaves a holder fewer permits than it has.
+    pub(crate) fn set_permits(&mut self, owner: Owner, permits: u32) {
+        match self {
+            Self::One(holder) if holder.owner == owner => holder.permits = permits,
+            Self::Many(many) => {
+                if let Some(holder) = many.by_owner.get_mut(&owner) {
+                    many.used -= holder.permits - permits;
+                    holder.permits = permits;
                 }
             }
             _ => {}

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::fence::Fences;
+use super::fence::{Fence, Fences};
 use super::holders::{Entries, Holder, Holders};
 use super::moment::{Moment, Now};
 use super::queue::{Queue, Waiter};
@@ -54,7 +54,7 @@ impl LockState {
         if self.is_idle() {
             *self = Self::new(request.shape);
         }
-        if (self.kind, self.limit) != (request.shape.kind(), request.shape.limit()) {
+        if self.is_mismatch(request.shape) {
             return Acquired::Mismatch { kind: self.kind, limit: self.limit };
         }
         if let Some(again) = self.enter_again(request, scene) {
@@ -63,8 +63,9 @@ impl LockState {
         if self.stand_longer(request, scene.now.clock) {
             return Acquired::Queued(self.standing(request.entry, scene.now.clock));
         }
-        if self.queue.is_none() && self.fits(request.entry.owner, request.shape.permits()) {
-            return Acquired::Granted(self.grant_now(request, route, scene));
+        self.change_limit(request, scene);
+        if let Some(grant) = self.enter(request, route, scene) {
+            return Acquired::Granted(grant);
         }
         match request.queue {
             None => Acquired::Busy,
@@ -72,6 +73,82 @@ impl LockState {
                 let waiter = waiter(request, queueing, route, scene.now);
                 self.queue.get_or_insert_default().push(waiter);
                 Acquired::Queued(self.standing(request.entry, scene.now.clock))
+            }
+        }
+    }
+
+    fn is_mismatch(&self, shape: Shape) -> bool {
+        self.kind != shape.kind() || self.limit != shape.limit() && self.kind != Kind::Semaphore
+    }
+
+    /// The latest request says how many permits a semaphore has. With more of them, those who wait
+    /// come first.
+    fn change_limit(&mut self, request: &AcquireRequest, scene: &mut Scene<'_>) {
+        if self.limit != request.shape.limit() {
+            self.limit = request.shape.limit();
+            self.settle(&request.name, scene);
+        }
+    }
+
+    /// Grants on the spot, where nobody has to wait.
+    fn enter(
+        &mut self,
+        request: &AcquireRequest,
+        route: Route,
+        scene: &mut Scene<'_>,
+    ) -> Option<Grant> {
+        let (owner, permits) = (request.entry.owner, request.shape.permits());
+        match self.kind {
+            Kind::Latch if permits > 0 => Some(self.arrive(request, route, scene)),
+            Kind::Latch => self
+                .fits(owner, permits)
+                .then(|| passage(request.lease.duration(), scene.now.clock)),
+            Kind::Barrier => self.meet(request, route, scene),
+            _ if self.queue.is_none() && self.fits(owner, permits) => {
+                Some(self.grant_now(request, permits, route, scene))
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes permits of a latch, as far as there are any, and opens it with the last.
+    fn arrive(&mut self, request: &AcquireRequest, route: Route, scene: &mut Scene<'_>) -> Grant {
+        let left = self.limit.saturating_sub(self.holders.used());
+        if left == 0 || self.holders.find(request.entry.owner).is_some() {
+            return passage(request.lease.duration(), scene.now.clock);
+        }
+        let grant = self.grant_now(request, request.shape.permits().min(left), route, scene);
+        self.settle(&request.name, scene);
+        grant
+    }
+
+    /// The last one at a barrier opens it for those who wait, and for itself.
+    fn meet(
+        &mut self,
+        request: &AcquireRequest,
+        route: Route,
+        scene: &mut Scene<'_>,
+    ) -> Option<Grant> {
+        request.queue?;
+        let others = self.limit as usize - 1;
+        if let Some(queue) = &mut self.queue {
+            queue.bury_dead(scene.now.clock);
+            self.drop_empty_queue();
+        }
+        if self.waiting() < others {
+            return None;
+        }
+        let stay = self.waiting() - others;
+        while self.waiting() > stay {
+            let waiter = self.pop()?;
+            self.hand_over(&request.name, waiter, scene);
+        }
+        match self.enter_again(request, scene) {
+            Some(Acquired::Granted(grant)) => Some(grant),
+            _ => {
+                // A former hold that lingers stands in nobody's way here.
+                self.holders.remove(request.entry.owner);
+                Some(self.grant_now(request, 1, route, scene))
             }
         }
     }
@@ -87,7 +164,7 @@ impl LockState {
         }
     }
 
-    /// Ends one entry; with the last one the lock passes on, or lingers.
+    /// Ends one entry; with the last one the lock passes on, or lingers. Or gives back permits.
     pub(crate) fn release(
         &mut self,
         request: &ReleaseRequest,
@@ -101,22 +178,24 @@ impl LockState {
         let Some(entries) = self.holders.entries_mut(owner) else {
             return ReleaseOutcome::NotHeld;
         };
-        if !entries.remove(number) {
+        if request.keep == 0 && !entries.remove(number) || !entries.has(number) && request.keep > 0
+        {
             return ReleaseOutcome::NotHeld;
         }
         let remaining = entries.count();
         if remaining == 0 {
             self.leave(owner, request.linger, scene.now.clock);
-            self.settle(&request.name, scene);
+        } else if request.keep > 0 {
+            self.give_back(owner, request.keep);
         }
+        self.settle(&request.name, scene);
         ReleaseOutcome::Released { remaining }
     }
 
     /// Leaves the queue, or gives back what was granted in the meantime.
     pub(crate) fn cancel(&mut self, request: &CancelRequest, scene: &mut Scene<'_>) {
         if self.dequeue(request.entry).is_none() {
-            let CancelRequest { name, entry } = request.clone();
-            self.release(&ReleaseRequest { name, entry, linger: Duration::ZERO }, scene);
+            self.release(&ReleaseRequest::new(request.name.clone(), request.entry), scene);
         }
         self.settle(&request.name, scene);
     }
@@ -171,7 +250,15 @@ impl LockState {
     /// Writes a waiter in as the holder, and tells it alone.
     fn hand_over(&mut self, name: &crate::LockName, waiter: Waiter, scene: &mut Scene<'_>) {
         let now = scene.now;
-        let lease = waiter.claim.min(waiter.lease.duration());
+        if self.kind == Kind::Latch {
+            let grant = passage(waiter.lease.duration(), now.clock);
+            return self.tell(name, waiter.entry, waiter.route, grant, scene);
+        }
+        let lease = match self.kind {
+            // Who misses the opening must find it when asking again, which takes a heartbeat.
+            Kind::Barrier => waiter.lease.duration(),
+            _ => waiter.claim.min(waiter.lease.duration()),
+        };
         let fences = waiter.fences.max(1);
         let fence = scene.fences.reserve(fences, now.wall);
         let grant = Grant { fence, fences, lease, at: now.clock };
@@ -252,6 +339,7 @@ impl LockState {
     fn grant_now(
         &mut self,
         request: &AcquireRequest,
+        permits: u32,
         route: Route,
         scene: &mut Scene<'_>,
     ) -> Grant {
@@ -260,7 +348,7 @@ impl LockState {
         let lease = request.lease.duration();
         self.holders.insert(Holder {
             owner: request.entry.owner,
-            permits: request.shape.permits(),
+            permits,
             fences: 1,
             fence,
             until: now.clock + lease,
@@ -272,9 +360,17 @@ impl LockState {
         Grant { fence, fences: 1, lease, at: now.clock }
     }
 
-    /// Whether so many permits are free (I1), and the owner has no former hold that lingers.
+    /// Whether so many permits are free (I1), and the owner has no former hold that lingers. One
+    /// who asked for more than the limit has become since must be alone.
     fn fits(&self, owner: Owner, permits: u32) -> bool {
-        self.limit - self.holders.used() >= permits && self.holders.find(owner).is_none()
+        match self.kind {
+            Kind::Latch => self.holders.used() >= self.limit,
+            Kind::Barrier => false,
+            _ => {
+                self.holders.used() + permits <= self.limit.max(permits)
+                    && self.holders.find(owner).is_none()
+            }
+        }
     }
 
     fn extend(&mut self, owner: Owner, until: Moment) -> bool {
@@ -285,6 +381,12 @@ impl LockState {
                 true
             }
             _ => false,
+        }
+    }
+
+    fn give_back(&mut self, owner: Owner, keep: u32) {
+        if self.holders.find(owner).is_some_and(|holder| holder.permits > keep) {
+            self.holders.set_permits(owner, keep);
         }
     }
 
@@ -306,6 +408,10 @@ impl LockState {
         }
     }
 
+    fn waiting(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.len())
+    }
+
     fn pop(&mut self) -> Option<Waiter> {
         let waiter = self.queue.as_mut()?.pop();
         self.drop_empty_queue();
@@ -321,6 +427,11 @@ impl LockState {
     fn drop_empty_queue(&mut self) {
         self.queue.take_if(|queue| queue.is_empty());
     }
+}
+
+/// Through an open latch: nothing is held, so there is no fence.
+fn passage(lease: Duration, at: Moment) -> Grant {
+    Grant { fence: Fence::from_value(0), fences: 1, lease, at }
 }
 
 fn waiter(request: &AcquireRequest, queueing: Queueing, route: Route, now: Now) -> Waiter {

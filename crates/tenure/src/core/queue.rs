@@ -65,6 +65,12 @@ impl Queue {
         self.by_ticket.remove(&ticket)
     }
 
+    /// Takes out all who are taken for dead.
+    pub(crate) fn bury_dead(&mut self, now: Moment) {
+        self.by_ticket.retain(|_, waiter| waiter.alive_until > now);
+        self.tickets.retain(|_, ticket| self.by_ticket.contains_key(ticket));
+    }
+
     /// The first waiter, taken out.
     pub(crate) fn pop(&mut self) -> Option<Waiter> {
         let (_, waiter) = self.by_ticket.pop_first()?;

@@ -1,7 +1,8 @@
 //! What is asked of a lock: its kind, how many permits it has, how many are wanted.
 //!
 //! One counting mechanism serves every primitive. A mutex has one permit; a semaphore has n; a
-//! read-write lock has very many, of which a reader takes one and a writer takes all.
+//! read-write lock has very many, of which a reader takes one and a writer takes all. A latch is
+//! open once all its permits are taken; a barrier opens when as many wait as it has permits.
 
 use std::fmt;
 
@@ -15,8 +16,13 @@ pub enum Kind {
     Mutex,
     /// Readers take one permit, a writer takes all.
     ReadWrite,
-    /// A set number of permits.
+    /// A set number of permits. The latest request says how many.
     Semaphore,
+    /// Those who arrive take permits, and stay; those who wait take none, and go on once all
+    /// permits are taken.
+    Latch,
+    /// All who wait go on together, once they are as many as there are permits.
+    Barrier,
 }
 
 impl fmt::Display for Kind {
@@ -25,6 +31,8 @@ impl fmt::Display for Kind {
             Self::Mutex => "mutex",
             Self::ReadWrite => "read-write lock",
             Self::Semaphore => "semaphore",
+            Self::Latch => "latch",
+            Self::Barrier => "barrier",
         })
     }
 }
@@ -41,6 +49,9 @@ impl Shape {
     /// The largest limit: the permits of a read-write lock, in which each reader takes one.
     pub const MAX_LIMIT: u32 = 1_000_000_000;
 
+    /// The most that meet at a barrier: all of them are told in one step.
+    pub const MAX_PARTIES: u32 = 1_000;
+
     /// The one permit of a mutex.
     pub const fn mutex() -> Self {
         Self { kind: Kind::Mutex, limit: 1, permits: 1 }
@@ -49,18 +60,28 @@ impl Shape {
     /// `permits` of the `limit` permits of a lock of this kind.
     ///
     /// # Errors
-    /// When the limit is not 1 to [`Shape::MAX_LIMIT`] (exactly 1 for a mutex), or the permits
-    /// are not 1 to the limit.
+    /// When the limit is not 1 to [`Shape::MAX_LIMIT`] (exactly 1 for a mutex, at most
+    /// [`Shape::MAX_PARTIES`] for a barrier), or the permits are not 1 to the limit: 0 is for those
+    /// who wait for a latch, and 1 for everyone at a barrier.
     pub fn new(kind: Kind, limit: u32, permits: u32) -> Result<Self, Invalid> {
-        let most = if kind == Kind::Mutex { 1 } else { Self::MAX_LIMIT };
+        let most = match kind {
+            Kind::Mutex => 1,
+            Kind::Barrier => Self::MAX_PARTIES,
+            _ => Self::MAX_LIMIT,
+        };
         if !(1..=most).contains(&limit) {
             return Err(Invalid::new(format!(
                 "the limit of a {kind} must be 1 to {most}, not {limit}"
             )));
         }
-        if !(1..=limit).contains(&permits) {
+        let (least, most) = match kind {
+            Kind::Latch => (0, limit),
+            Kind::Barrier => (1, 1),
+            _ => (1, limit),
+        };
+        if !(least..=most).contains(&permits) {
             return Err(Invalid::new(format!(
-                "1 to {limit} permits can be asked of a {kind} with limit {limit}, not {permits}"
+                "{least} to {most} permits can be asked of a {kind} with limit {limit}, not {permits}"
             )));
         }
         Ok(Self { kind, limit, permits })
@@ -94,6 +115,9 @@ mod tests {
         assert!(many.contains("1 to 3 permits"), "{many}");
         assert!(Shape::new(Kind::Semaphore, 3, 0).is_err());
         assert!(Shape::new(Kind::Mutex, 2, 1).is_err());
+        assert!(Shape::new(Kind::Barrier, 1_001, 1).is_err());
+        assert!(Shape::new(Kind::Barrier, 3, 2).is_err());
+        assert!(Shape::new(Kind::Latch, 3, 0).is_ok());
         assert!(Shape::new(Kind::Semaphore, 3, 3).is_ok());
     }
 }

@@ -57,7 +57,8 @@ impl Driver {
         // answer undoes that.
         lock(&self.lines).disown(held.entry);
         let linger = if was_lost { Duration::ZERO } else { held.linger(now) };
-        let request = ReleaseRequest { name: held.name.clone(), entry: held.entry, linger };
+        let request =
+            ReleaseRequest { linger, ..ReleaseRequest::new(held.name.clone(), held.entry) };
         let answer = self.engine.release(request.clone());
         Some(Departure { driver: self.clone(), request, was_lost, answer: Some(answer) })
     }

@@ -51,7 +51,8 @@ pub enum Acquired {
     Queued(Standing),
     /// Others hold it, and the request was not to wait.
     Busy,
-    /// The name is in use for another kind of lock, or with another limit. Nothing was done.
+    /// The name is in use for another kind of lock, or with another limit, which only a
+    /// semaphore may change. Nothing was done.
     Mismatch {
         /// What the name is in use for.
         kind: Kind,
@@ -124,12 +125,21 @@ pub struct ReleaseRequest {
     pub entry: Entry,
     /// Keep the lock occupied for this long after its last entry has ended.
     pub linger: Duration,
+    /// Do not end the entry: give back all permits of its owner but so many. Zero ends it.
+    pub keep: u32,
+}
+
+impl ReleaseRequest {
+    /// Ends an entry, and leaves nothing.
+    pub const fn new(name: LockName, entry: Entry) -> Self {
+        Self { name, entry, linger: Duration::ZERO, keep: 0 }
+    }
 }
 
 /// The answer to a [`ReleaseRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseOutcome {
-    /// This entry has ended; so many others of the same owner remain.
+    /// This entry has ended, or keeps fewer permits; so many of the same owner remain.
     Released {
         /// Entries of the owner that have not ended.
         remaining: u32,

@@ -230,7 +230,7 @@ impl Client {
         entry: Entry,
         linger: Duration,
     ) -> ReleaseOutcome {
-        let request = ReleaseRequest { name: name(lock), entry, linger };
+        let request = ReleaseRequest { linger, ..ReleaseRequest::new(name(lock), entry) };
         self.engine.release(request).await.unwrap()
     }
 

@@ -26,6 +26,7 @@ pub(crate) enum Operation {
         owner: u8,
         number: u8,
         linger: u16,
+        keep: u8,
     },
     Cancel {
         lock: Lock,
@@ -59,23 +60,37 @@ pub(crate) enum Lock {
     Mutex,
     Semaphore,
     ReadWrite,
+    Latch,
+    Barrier,
 }
 
 impl Lock {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Mutex, Self::Semaphore, Self::ReadWrite, Self::Latch, Self::Barrier];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Mutex => "mutex",
             Self::Semaphore => "semaphore",
             Self::ReadWrite => "read-write",
+            Self::Latch => "latch",
+            Self::Barrier => "barrier",
         }
     }
 
-    /// The permits asked for, made to fit this lock.
-    pub(crate) fn shape(self, permits: u32) -> Shape {
+    /// What an entry asks of this lock: the same whenever it asks. Owners do not agree on the limit
+    /// of the semaphore.
+    pub(crate) fn shape(self, owner: u8, number: u64) -> Shape {
+        let mixed = (u32::from(owner) + number as u32) % 3;
         let (kind, limit, permits) = match self {
             Self::Mutex => (Kind::Mutex, 1, 1),
-            Self::Semaphore => (Kind::Semaphore, 3, permits.clamp(1, 3)),
-            Self::ReadWrite => (Kind::ReadWrite, 1000, if permits > 1 { 1000 } else { 1 }),
+            Self::Semaphore => {
+                let limit = 2 + u32::from(owner % 3);
+                (Kind::Semaphore, limit, limit.min(mixed + 1))
+            }
+            Self::ReadWrite => (Kind::ReadWrite, 1000, if mixed > 0 { 1000 } else { 1 }),
+            Self::Latch => (Kind::Latch, 3, mixed),
+            Self::Barrier => (Kind::Barrier, 3, 1),
         };
         Shape::new(kind, limit, permits).unwrap()
     }
@@ -132,6 +147,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     });
     let acquire = (lock(), owner.clone(), number.clone(), lease.clone(), prop::option::of(queue));
     let linger = prop_oneof![4 => Just(0u16), 1 => 1u16..60];
+    let keep = prop_oneof![4 => Just(0u8), 1 => 1u8..3];
     let wall_jump = prop_oneof![4 => Just(0i32), 1 => -2_000_000i32..2_000_000];
     prop_oneof![
         8 => acquire.prop_map(|(lock, owner, number, lease, queue)| {
@@ -139,8 +155,14 @@ fn operation() -> impl Strategy<Value = Operation> {
         }),
         3 => (lock(), owner.clone(), lease)
             .prop_map(|(lock, owner, lease)| Operation::Renew { lock, owner, lease }),
-        5 => (lock(), owner.clone(), number.clone(), linger).prop_map(
-            |(lock, owner, number, linger)| Operation::Release { lock, owner, number, linger }
+        5 => (lock(), owner.clone(), number.clone(), linger, keep).prop_map(
+            |(lock, owner, number, linger, keep)| Operation::Release {
+                lock,
+                owner,
+                number,
+                linger,
+                keep
+            }
         ),
         2 => (lock(), owner.clone(), number)
             .prop_map(|(lock, owner, number)| Operation::Cancel { lock, owner, number }),

@@ -2,6 +2,7 @@
 //! and wake-ups only. The checker itself is judged too: it must catch each of the wrong tables in
 //! [`mutants`].
 
+mod account;
 mod checker;
 mod mutants;
 

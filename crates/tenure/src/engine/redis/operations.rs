@@ -87,6 +87,8 @@ fn shape(shape: Shape) -> String {
         Kind::Mutex => 'm',
         Kind::ReadWrite => 'r',
         Kind::Semaphore => 's',
+        Kind::Latch => 'l',
+        Kind::Barrier => 'b',
     };
     format!("{kind}{}", shape.limit())
 }
@@ -97,6 +99,8 @@ pub(super) fn read_shape(text: &str) -> Option<(Kind, u32)> {
         "m" => Kind::Mutex,
         "r" => Kind::ReadWrite,
         "s" => Kind::Semaphore,
+        "l" => Kind::Latch,
+        "b" => Kind::Barrier,
         _ => return None,
     };
     Some((kind, text.get(1..)?.parse().ok()?))
@@ -142,9 +146,9 @@ impl Batched for ReleaseRequest {
         into.push(self.entry.owner.to_string());
         // A remainder of a millisecond must not become nothing: nothing means no lingering.
         let linger = self.linger.as_micros().div_ceil(1000);
-        match (self.entry.number, linger) {
-            (0, 0) => into.push("-"),
-            (number, linger) => into.push(format!("{number:x} {linger}")),
+        match (self.entry.number, linger, self.keep) {
+            (0, 0, 0) => into.push("-"),
+            (number, linger, keep) => into.push(format!("{number:x} {linger} {keep}")),
         }
     }
 

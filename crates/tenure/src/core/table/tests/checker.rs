@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::operation::{Lock, Operation, millis};
+use super::account::{Account, Hold};
 use super::*;
-use crate::core::fence::Fence;
 use crate::core::lease::Lease;
 use crate::engine::{Grant, Queueing};
 use crate::info::About;
@@ -22,30 +22,7 @@ pub(super) struct Checker<S> {
     last_fence: u64,
 }
 
-/// What is known of one lock.
-#[derive(Default)]
-struct Account {
-    holds: Vec<Hold>,
-    queue: Vec<Waiting>,
-    /// Those whose lease has ended since the last grant.
-    ended: Vec<Hold>,
-}
-
-struct Hold {
-    owner: Owner,
-    numbers: Vec<u64>,
-    permits: u32,
-    until: Moment,
-    fence: Fence,
-}
-
-struct Waiting {
-    entry: Entry,
-    permits: u32,
-    alive_until: Moment,
-}
-
-type Verdict<T = ()> = Result<T, String>;
+pub(super) type Verdict<T = ()> = Result<T, String>;
 
 impl<S: Subject> Default for Checker<S> {
     fn default() -> Self {
@@ -76,10 +53,7 @@ impl<S: Subject> Checker<S> {
                 let request = AcquireRequest {
                     name: LockName::new(lock.name()).unwrap(),
                     entry: self.entry(owner, number),
-                    // An entry asks for the same whenever it asks.
-                    shape: lock.shape(
-                        (u32::from(owner) + self.entry(owner, number).number as u32) % 3 + 1,
-                    ),
+                    shape: lock.shape(owner, self.entry(owner, number).number),
                     lease: Lease::new(millis(lease)).unwrap(),
                     about: self.about.clone(),
                     queue,
@@ -87,8 +61,11 @@ impl<S: Subject> Checker<S> {
                 self.acquire(lock, &request)?;
             }
             Operation::Renew { lock, owner, lease } => self.renew(lock, owner, lease)?,
-            Operation::Release { lock, owner, number, linger } => {
-                self.release(lock, self.entry(owner, number), millis(linger))?;
+            Operation::Release { lock, owner, number, linger, keep } => {
+                let name = LockName::new(lock.name()).unwrap();
+                let entry = self.entry(owner, number);
+                let (linger, keep) = (millis(linger), keep.into());
+                self.release(lock, &ReleaseRequest { name, entry, linger, keep })?;
             }
             Operation::Cancel { lock, owner, number } => {
                 self.cancel(lock, self.entry(owner, number))?;
@@ -106,7 +83,8 @@ impl<S: Subject> Checker<S> {
                 self.now.wall = Moment::from_micros(wall + u64::from(time) * 1000);
             }
         }
-        self.check_exclusion()
+        self.forget_ended();
+        Ok(())
     }
 
     /// Lets every lease and heartbeat end, and counts the locks that are left.
@@ -120,10 +98,16 @@ impl<S: Subject> Checker<S> {
 
     fn acquire(&mut self, lock: Lock, request: &AcquireRequest) -> Verdict {
         let mut effects = Effects::new();
+        let was_new = {
+            let account = self.accounts.entry(lock).or_default();
+            account.hear_limit(request);
+            account.is_new(request.entry)
+        };
         let outcome = self.subject.acquire(request, self.now, &mut effects);
         self.hear(lock, effects)?;
         let (now, entry) = (self.now.clock, request.entry);
         let account = self.accounts.entry(lock).or_default();
+        account.set_limit(request, was_new);
         match &outcome {
             Acquired::Granted(grant) => {
                 account.queue.retain(|waiting| waiting.entry != entry);
@@ -134,7 +118,12 @@ impl<S: Subject> Checker<S> {
                     hold.until = hold.until.max(until);
                 } else {
                     ensure(account.queue.is_empty(), "I10: overtook those who wait")?;
-                    account.hold(Hold::new(request.entry, request.shape.permits(), until, grant));
+                    account.hold(Hold::new(
+                        request.entry,
+                        request.shape.permits(),
+                        until,
+                        grant,
+                    ))?;
                     self.check_fence(grant)?;
                 }
             }
@@ -177,10 +166,10 @@ impl<S: Subject> Checker<S> {
         })
     }
 
-    fn release(&mut self, lock: Lock, entry: Entry, linger: Duration) -> Verdict {
-        let request = ReleaseRequest { name: LockName::new(lock.name()).unwrap(), entry, linger };
+    fn release(&mut self, lock: Lock, request: &ReleaseRequest) -> Verdict {
+        let ReleaseRequest { entry, linger, keep, .. } = *request;
         let mut effects = Effects::new();
-        let outcome = self.subject.release(&request, self.now, &mut effects);
+        let outcome = self.subject.release(request, self.now, &mut effects);
         // The entry may have been waiting, and be served, with the owner's other entries, before
         // it is released in the same step.
         let is_served = |(_, wakeup): &(Route, Wakeup)| matches!(wakeup, Wakeup::Granted { entry: it, .. } if it.owner == entry.owner);
@@ -191,7 +180,10 @@ impl<S: Subject> Checker<S> {
         if outcome != ReleaseOutcome::NotHeld {
             account.revive(entry.owner);
         }
-        let was_held = account.leave(entry, linger, self.now.clock);
+        let was_held = match keep {
+            0 => account.leave(entry, linger, self.now.clock),
+            keep => account.give_back(entry, keep),
+        };
         self.hear(lock, later)?;
         let expected = match was_held {
             Some(remaining) => ReleaseOutcome::Released { remaining },
@@ -199,8 +191,9 @@ impl<S: Subject> Checker<S> {
         };
         ensure(outcome == expected, "I3: released what was not held, or did not what was")?;
         self.check_repeats(lock, |subject, now, effects| {
-            let again = subject.release(&request, now, effects);
-            ensure(again == ReleaseOutcome::NotHeld, "I5: released twice")
+            let again = subject.release(request, now, effects);
+            let expected = if keep == 0 { ReleaseOutcome::NotHeld } else { again };
+            ensure(again == expected, "I5: released twice")
         })
     }
 
@@ -271,7 +264,7 @@ impl<S: Subject> Checker<S> {
             ensure(!account.queue.is_empty(), "a grant for nobody")?;
             let first = account.queue.remove(0);
             ensure(first.entry == entry, "I10: not the first in the queue was served")?;
-            account.hold(Hold::new(entry, first.permits, until, &grant));
+            account.hold(Hold::new(entry, first.permits, until, &grant))?;
             self.check_fence(&grant)?;
         }
         self.accounts.entry(lock).or_default().bury_dead(now);
@@ -282,15 +275,6 @@ impl<S: Subject> Checker<S> {
         let fence = grant.fence.value();
         ensure(fence > self.last_fence, "I4: a fence did not grow")?;
         self.last_fence = fence + u64::from(grant.fences) - 1;
-        Ok(())
-    }
-
-    fn check_exclusion(&mut self) -> Verdict {
-        self.forget_ended();
-        for (lock, account) in &self.accounts {
-            let used: u32 = account.holds.iter().map(|hold| hold.permits).sum();
-            ensure(used <= lock.shape(1).limit(), "I1: one holder too many")?;
-        }
         Ok(())
     }
 
@@ -323,86 +307,6 @@ impl<S: Subject> Checker<S> {
     }
 }
 
-impl Account {
-    /// The hold of an owner that has not released it.
-    fn hold_of(&mut self, owner: Owner) -> Option<&mut Hold> {
-        self.holds.iter_mut().find(|hold| hold.owner == owner && !hold.numbers.is_empty())
-    }
-
-    fn hold(&mut self, hold: Hold) {
-        self.ended.clear();
-        self.holds.push(hold);
-    }
-
-    /// A lease that has ended may be released nevertheless, as long as nobody had the lock since.
-    fn revive(&mut self, owner: Owner) {
-        if self.hold_of(owner).is_none() {
-            self.holds.extend(self.ended.extract_if(.., |hold| hold.owner == owner));
-        }
-    }
-
-    /// Ends an entry: how many remain, or none if it was not held.
-    fn leave(&mut self, entry: Entry, linger: Duration, now: Moment) -> Option<u32> {
-        let hold = self.hold_of(entry.owner)?;
-        let before = hold.numbers.len();
-        hold.numbers.retain(|&number| number != entry.number);
-        if hold.numbers.len() == before {
-            return None;
-        }
-        let remaining = hold.numbers.len() as u32;
-        if remaining == 0 {
-            hold.until = now + linger;
-            self.holds.retain(|hold| hold.until > now);
-        }
-        Some(remaining)
-    }
-
-    fn lose(&mut self, owner: Owner) -> Verdict {
-        let before = self.holds.len();
-        self.holds.retain(|hold| hold.owner != owner);
-        ensure(self.holds.len() < before, "somebody lost what it did not hold")
-    }
-
-    /// A refusal is right only if somebody is ahead or there is no room.
-    fn judge_refusal(&self, request: &AcquireRequest) -> Verdict {
-        let ahead = self.queue.iter().take_while(|waiting| waiting.entry != request.entry).count();
-        let used: u32 = self.holds.iter().map(|hold| hold.permits).sum();
-        let room = request.shape.limit() - used >= request.shape.permits();
-        let is_new_here = self.holds.iter().all(|hold| hold.owner != request.entry.owner);
-        ensure(ahead > 0 || !room || !is_new_here, "refused, though it was free")
-    }
-
-    fn wait(&mut self, request: &AcquireRequest, alive_until: Moment) {
-        let place = self.queue.iter_mut().find(|waiting| waiting.entry == request.entry);
-        match place {
-            Some(waiting) => waiting.alive_until = waiting.alive_until.max(alive_until),
-            None => self.queue.push(Waiting {
-                entry: request.entry,
-                permits: request.shape.permits(),
-                alive_until,
-            }),
-        }
-    }
-
-    fn bury_dead(&mut self, now: Moment) {
-        while self.queue.first().is_some_and(|first| first.alive_until <= now) {
-            self.queue.remove(0);
-        }
-    }
-}
-
-impl Hold {
-    fn new(entry: Entry, permits: u32, until: Moment, grant: &Grant) -> Self {
-        Self { owner: entry.owner, numbers: vec![entry.number], permits, until, fence: grant.fence }
-    }
-
-    fn enter(&mut self, number: u64) {
-        if !self.numbers.contains(&number) {
-            self.numbers.push(number);
-        }
-    }
-}
-
 /// The same grant or the same kind of refusal; where one stands may be told more exactly.
 fn same_answer(one: &Acquired, other: &Acquired) -> bool {
     match (one, other) {
@@ -411,6 +315,6 @@ fn same_answer(one: &Acquired, other: &Acquired) -> bool {
     }
 }
 
-fn ensure(holds: bool, otherwise: &str) -> Verdict {
+pub(super) fn ensure(holds: bool, otherwise: &str) -> Verdict {
     if holds { Ok(()) } else { Err(otherwise.into()) }
 }

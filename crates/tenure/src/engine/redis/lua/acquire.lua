@@ -61,6 +61,11 @@ local function enter_again(lock, holder, owner, number, permits, lease)
   return table.concat({ 1, plain(holder.fence), holder.fences, lease, stamp }, ' ')
 end
 
+-- Through an open latch: nothing is held, so there is no fence.
+local function passage(lease)
+  return table.concat({ 1, 0, 1, lease, stamp }, ' ')
+end
+
 local function grant(lock, owner, number, permits, lease, note)
   local fence = next_fence(lock, 1)
   save(lock, {
@@ -70,14 +75,74 @@ local function grant(lock, owner, number, permits, lease, note)
   return table.concat({ 1, plain(fence), 1, lease, stamp }, ' ')
 end
 
+-- Takes permits of a latch, as far as there are any, and opens it with the last.
+local function arrive(lock, owner, number, permits, lease, note)
+  local left = lock.limit - lock.used
+  if left <= 0 or find(lock, owner) then
+    return passage(lease)
+  end
+  local granted = grant(lock, owner, number, math.min(permits, left), lease, note)
+  settle(lock)
+  return granted
+end
+
+local function bury_dead(lock)
+  for _, entry in ipairs(redis.call('ZRANGE', lock.key .. ':q', 0, -1)) do
+    local waiter = waiter_of(lock, entry)
+    if waiter and waiter.alive <= now then
+      dequeue(lock, waiter)
+    end
+  end
+end
+
+-- Whether the last of a barrier has come. It opens it for those who wait.
+local function meets(lock)
+  local others = lock.limit - 1
+  if lock.waiting >= others then
+    bury_dead(lock)
+  end
+  if lock.waiting < others then
+    return false
+  end
+  local stay = lock.waiting - others
+  while lock.waiting > stay do
+    local waiter = head(lock)
+    if waiter then
+      dequeue(lock, waiter)
+      hand_over(lock, waiter)
+    end
+  end
+  return true
+end
+
+-- Grants on the spot, where nobody has to wait.
+local function enter(lock, owner, number, permits, lease, note, heartbeat)
+  if lock.letter == 'l' then
+    if permits > 0 then
+      return arrive(lock, owner, number, permits, lease, note)
+    end
+    return fits(lock, owner, permits) and passage(lease)
+  elseif lock.letter == 'b' then
+    if heartbeat == 0 or not meets(lock) then
+      return false
+    end
+    -- Another entry of the same owner may have come with them.
+    local holder = find(lock, owner)
+    return holder and holder.entries ~= '' and enter_again(lock, holder, owner, number, permits, lease)
+      or grant(lock, owner, number, 1, lease, note)
+  end
+  return lock.waiting == 0 and fits(lock, owner, permits)
+    and grant(lock, owner, number, permits, lease, note)
+end
+
 local function acquire(lock, owner, lease, wish)
   local number, kind, permits, heartbeat, claim, fences, note =
     string.match(wish, '^(%x+) (%a%d+) (%d+) (%d+) (%d+) (%d+) (%S*)$')
   permits, heartbeat = tonumber(permits), tonumber(heartbeat)
   settle(lock)
   if is_idle(lock) then
-    lock.kind, lock.limit = kind, tonumber(string.sub(kind, 2))
-  elseif lock.kind ~= kind then
+    set_kind(lock, kind)
+  elseif lock.kind ~= kind and (lock.letter ~= 's' or string.sub(kind, 1, 1) ~= 's') then
     return '4 ' .. lock.kind
   end
   local holder = find(lock, owner)
@@ -85,15 +150,23 @@ local function acquire(lock, owner, lease, wish)
     return enter_again(lock, holder, owner, number, permits, lease)
   end
   local entry = owner .. ':' .. number
-  local waiter = waiter_of(lock, entry)
+  local waiter = lock.waiting > 0 and waiter_of(lock, entry)
   if waiter then
     waiter.alive = math.max(waiter.alive, now + heartbeat * 1000)
     write_waiter(lock, waiter)
-    touch(lock)
+    lock.changed = true
     return standing(lock, redis.call('ZRANK', lock.key .. ':q', entry))
   end
-  if lock.waiting == 0 and fits(lock, owner, permits) then
-    return grant(lock, owner, number, permits, lease, note)
+  -- The latest request says how many permits a semaphore has. With more of them, those who wait
+  -- come first.
+  if lock.kind ~= kind then
+    set_kind(lock, kind)
+    lock.changed = true
+    settle(lock)
+  end
+  local granted = enter(lock, owner, number, permits, lease, note, heartbeat)
+  if granted then
+    return granted
   end
   if heartbeat == 0 then
     return '3'
@@ -109,9 +182,9 @@ end
 for _, i in ipairs(rest) do
   local wish = ARGV[i * 3 + 2]
   wish = wish == '-' and '0 m1 1 0 0 1 ' or wish
-  local limit, heartbeat = string.match(wish, '^%x+ %a(%d+) %d+ (%d+) ')
+  local letter, heartbeat = string.match(wish, '^%x+ (%a)%d+ %d+ (%d+) ')
   on_lock(results, i, function(lock)
     return acquire(lock, ARGV[i * 3], tonumber(ARGV[i * 3 + 1]), wish)
-  end, heartbeat ~= '0', limit ~= '1')
+  end, heartbeat ~= '0', letter ~= 'm')
 end
 return table.concat(results, '\n')

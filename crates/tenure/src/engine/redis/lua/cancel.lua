@@ -15,7 +15,7 @@ local function cancel(lock, owner, number)
     dequeue(lock, waiter)
   else
     settle(lock)
-    leave(lock, owner, number, 0)
+    leave(lock, owner, number, 0, 0)
   end
   settle(lock)
   return '0'

@@ -4,14 +4,15 @@
 -- Times are microseconds of the server's clock; texts of others are percent-encoded.
 --
 -- lock    hash  f last fence
---               o the holder of a limit of 1: "owner since lease", with 32, 16 and 8 digits:
---                 since when its lease runs, and its length in ms
+--               o the holder of a mutex: "owner since lease", with 32, 16 and 8 digits: since when
+--                 its lease runs, and its length in ms
 --               c its client
 --               m "extra note": its fences beyond the first, and its note (absent: neither)
 --               n numbers of its entries (absent: only 0; empty: released, but lingering)
---               s "kind-and-limit waiting ticket used": how many wait, the last ticket, and the
---                 permits taken of a limit above 1 (absent: a mutex for which nobody waits)
--- lock:h  hash  owner -> its holder, for limits above 1     lock:d  zset  owner by end of lease
+--               s "kind-and-limit waiting ticket used kept": how many wait, the last ticket, the
+--                 permits taken of all but a mutex, and in which ten minutes the keys were last
+--                 told to live on (absent: a mutex for which nobody waits)
+-- lock:h  hash  owner -> its holder, for all but a mutex    lock:d  zset  owner by end of lease
 -- lock:q  zset  entry by ticket                             lock:w  hash  entry -> its waiter,
 --                                                             and @owner -> numbers that wait
 -- lock:x  string  the record of the last forced release
@@ -25,8 +26,11 @@ local RETENTION = 3600 * 1000
 local CHANNEL = 'tenure:wake:'
 -- Longer than any lease or heartbeat: what crashed clients leave behind ends by itself.
 local LONG = 25 * 3600 * 1000
--- One call purges at most this many dead waiters: a few milliseconds at worst.
-local PURGED_AT_MOST = 1000
+-- The keys of a lock in use are told so once in this time, in µs.
+local TOLD_EVERY = 600 * 1000000
+-- One call serves or purges at most this many waiters: some milliseconds at worst. The others find
+-- out when they ask again.
+local SERVED_AT_MOST = 1000
 
 local function plain(number)
   return string.format('%.0f', number)
@@ -50,6 +54,11 @@ local function read_holder(fence, text, client, entries, more)
   }
 end
 
+local function set_kind(lock, kind)
+  lock.kind, lock.letter, lock.limit = kind, string.sub(kind, 1, 1), tonumber(string.sub(kind, 2))
+  lock.single = lock.letter == 'm'
+end
+
 -- The lock as it is, or the server's error if somebody else's key is in its place. What it has of
 -- siblings is checked, and what the caller says it will need.
 local function open(key, needs_queue, needs_many)
@@ -58,13 +67,15 @@ local function open(key, needs_queue, needs_many)
     return nil, was
   end
   local lock = {
-    key = key, was = was, fence = tonumber(was[1]) or 0, kind = 'm1', limit = 1, waiting = 0,
-    ticket = 0, used = 0,
+    key = key, was = was, fence = tonumber(was[1]) or 0, kind = 'm1', letter = 'm', limit = 1,
+    single = true, waiting = 0, ticket = 0, used = 0,
   }
   if was[4] then
-    local kind, limit, waiting, ticket, used = string.match(was[4], '^(%a(%d+)) (%d+) (%d+) (%d+)$')
-    lock.kind, lock.limit, lock.waiting = kind, tonumber(limit), tonumber(waiting)
-    lock.ticket, lock.used = tonumber(ticket), tonumber(used)
+    local kind, waiting, ticket, used, kept =
+      string.match(was[4], '^(%a%d+) (%d+) (%d+) (%d+) (%d+)$')
+    set_kind(lock, kind)
+    lock.waiting, lock.ticket, lock.used = tonumber(waiting), tonumber(ticket), tonumber(used)
+    lock.kept = tonumber(kept)
   end
   if was[2] then
     lock.holder = read_holder(lock.fence, was[2], was[5], was[3], was[6])
@@ -73,7 +84,7 @@ local function open(key, needs_queue, needs_many)
   if needs_queue or lock.waiting > 0 then
     wrong = misused(key, ':q', 'zset') or misused(key, ':w', 'hash')
   end
-  if needs_many or lock.limit > 1 then
+  if needs_many or not lock.single then
     wrong = wrong or misused(key, ':h', 'hash') or misused(key, ':d', 'zset')
   end
   if wrong then
@@ -102,7 +113,8 @@ local function close(lock)
     return
   end
   local key, holder, was, set, gone = lock.key, lock.holder, lock.was, {}, {}
-  local is_plain = lock.waiting == 0 and (lock.kind == 'm1' or is_idle(lock))
+  local is_plain = lock.waiting == 0 and (lock.single or lock.used == 0)
+  local kept = math.floor(now / TOLD_EVERY)
   local lease = holder and math.ceil((holder.ends - now) / 1000)
   write(set, gone, 'f', was[1], lock.fence > 0 and plain(lock.fence))
   -- Leases are whole milliseconds from some moment: any end can be told as one.
@@ -112,8 +124,8 @@ local function close(lock)
   write(set, gone, 'm', was[6], holder and (holder.fences > 1 or holder.note ~= '')
     and holder.fences - 1 .. ' ' .. holder.note)
   write(set, gone, 'n', was[3], holder and holder.entries ~= '0' and holder.entries)
-  write(set, gone, 's', was[4], not is_plain and string.format(
-    '%s %d %d %d', lock.kind, lock.waiting, lock.waiting > 0 and lock.ticket or 0, lock.used))
+  write(set, gone, 's', was[4], not is_plain and table.concat(
+    { lock.kind, lock.waiting, lock.waiting > 0 and lock.ticket or 0, lock.used, kept }, ' '))
   if #gone > 0 then
     redis.call('HDEL', key, unpack(gone))
   end
@@ -122,17 +134,18 @@ local function close(lock)
   end
   if is_plain then
     redis.call('PEXPIRE', key, math.max((lease or 0) + RETENTION, 2 * RETENTION))
-  elseif not was[4] or lock.touched then
+  elseif lock.kept ~= kept then
     redis.call('PEXPIRE', key, LONG)
+    for _, sibling in ipairs({ ':q', ':w', ':h', ':d' }) do
+      redis.call('PEXPIRE', key .. sibling, LONG)
+    end
   end
 end
 
--- The keys of the queue live on. Said at its beginning, at every heartbeat, and now and then: a
--- queue that never ends has the one or the other within the time.
-local function touch(lock)
-  lock.changed, lock.touched = true, true
-  redis.call('PEXPIRE', lock.key .. ':q', LONG)
-  redis.call('PEXPIRE', lock.key .. ':w', LONG)
+-- Two siblings that have just come to be: what crashed clients leave behind ends by itself.
+local function begin(lock, one, other)
+  redis.call('PEXPIRE', lock.key .. one, LONG)
+  redis.call('PEXPIRE', lock.key .. other, LONG)
 end
 
 local function next_fence(lock, count)
@@ -157,7 +170,7 @@ local function unpack_holder(owner, text)
 end
 
 local function find(lock, owner)
-  if lock.limit == 1 then
+  if lock.single then
     return lock.holder and lock.holder.owner == owner and lock.holder or nil
   end
   local text = redis.call('HGET', lock.key .. ':h', owner)
@@ -167,7 +180,7 @@ end
 -- The single holder of a mutex is written when the lock is closed.
 local function save(lock, holder)
   lock.changed = true
-  if lock.limit == 1 then
+  if lock.single then
     lock.holder = holder
     return
   end
@@ -180,13 +193,14 @@ local function save(lock, holder)
     lock.used = lock.used + holder.permits
   end
   redis.call('ZADD', lock.key .. ':d', holder.ends, holder.owner)
-  redis.call('PEXPIRE', lock.key .. ':h', LONG)
-  redis.call('PEXPIRE', lock.key .. ':d', LONG)
+  if lock.used == holder.permits then
+    begin(lock, ':h', ':d')
+  end
 end
 
 local function remove(lock, owner)
   lock.changed = true
-  if lock.limit == 1 then
+  if lock.single then
     lock.holder = nil
     return
   end
@@ -197,21 +211,21 @@ local function remove(lock, owner)
 end
 
 local function owners(lock)
-  if lock.limit == 1 then
+  if lock.single then
     return lock.holder and { lock.holder.owner } or {}
   end
   return redis.call('ZRANGE', lock.key .. ':d', 0, -1)
 end
 
 local function first_end(lock)
-  if lock.limit == 1 then
+  if lock.single then
     return lock.holder and lock.holder.ends
   end
   return tonumber(redis.call('ZRANGE', lock.key .. ':d', 0, 0, 'WITHSCORES')[2])
 end
 
 local function expire(lock)
-  if lock.limit == 1 then
+  if lock.single then
     if lock.holder and lock.holder.ends <= now then
       remove(lock, lock.holder.owner)
     end
@@ -222,12 +236,18 @@ local function expire(lock)
   end
 end
 
--- Whether so many permits are free (I1), and the owner has no former hold that lingers.
+-- Whether so many permits are free (I1), and the owner has no former hold that lingers. One who
+-- asked for more than the limit has become since must be alone. A latch must be full; a barrier is
+-- opened by the last who comes.
 local function fits(lock, owner, permits)
-  if lock.limit == 1 then
+  if lock.single then
     return not lock.holder
+  elseif lock.letter == 'l' then
+    return lock.used >= lock.limit
+  elseif lock.letter == 'b' then
+    return false
   end
-  return lock.used + permits <= lock.limit and not find(lock, owner)
+  return lock.used + permits <= math.max(lock.limit, permits) and not find(lock, owner)
 end
 
 -- Lists of entry numbers, with commas between -----------------------------------------------------
@@ -300,8 +320,8 @@ local function enqueue(lock, waiter)
   if waiter.number ~= '0' then
     note_waiting(lock, waiter, with(waiting_of(lock, waiter.owner), waiter.number))
   end
-  if lock.waiting == 1 or lock.ticket % 64 == 0 then
-    touch(lock)
+  if lock.waiting == 1 then
+    begin(lock, ':q', ':w')
   end
 end
 
@@ -340,7 +360,13 @@ end
 
 -- Writes a waiter in as the holder, and tells it alone. One whose client is gone is passed over.
 local function hand_over(lock, waiter)
-  local lease = math.min(waiter.claim, waiter.lease)
+  if lock.letter == 'l' then
+    -- Through an open latch nothing is held, so there is no fence.
+    tell(lock, waiter, 0, 1, waiter.lease)
+    return
+  end
+  -- Who misses the opening of a barrier must find it when asking again, which takes a heartbeat.
+  local lease = lock.letter == 'b' and waiter.lease or math.min(waiter.claim, waiter.lease)
   local fence = next_fence(lock, waiter.fences)
   if tell(lock, waiter, fence, waiter.fences, lease) == 0 then
     return
@@ -369,14 +395,14 @@ end
 -- Brings the lock to the present: ended leases go, and what is free goes to those who wait (I10).
 local function settle(lock)
   expire(lock)
-  local purged = 0
-  while lock.waiting > 0 and purged < PURGED_AT_MOST do
+  local served = 0
+  while lock.waiting > 0 and served < SERVED_AT_MOST do
     local waiter = head(lock)
+    served = served + 1
     if not waiter then
       return
     elseif waiter.alive <= now then
       dequeue(lock, waiter)
-      purged = purged + 1
     elseif fits(lock, waiter.owner, waiter.permits) then
       dequeue(lock, waiter)
       hand_over(lock, waiter)
@@ -389,15 +415,15 @@ end
 -- After the only holder has left: the first live waiter gets the lock. As settling does, without
 -- looking at the waiter behind it, for whom there is no room.
 local function pass_on(lock)
-  if lock.limit > 1 then
+  if not lock.single then
     return settle(lock)
   end
-  local purged = 0
-  while lock.waiting > 0 and not lock.holder and purged < PURGED_AT_MOST do
+  local served = 0
+  while lock.waiting > 0 and not lock.holder and served < SERVED_AT_MOST do
     local waiter = head(lock)
     if waiter then
       dequeue(lock, waiter)
-      purged = purged + 1
+      served = served + 1
       if waiter.alive > now then
         hand_over(lock, waiter)
       end
@@ -405,11 +431,21 @@ local function pass_on(lock)
   end
 end
 
--- Ends one entry of a holder: how many remain, or nil if there was none.
-local function leave(lock, owner, number, linger)
+-- Ends one entry of a holder, or gives back all its permits but some: how many entries remain, or
+-- nil if there was none.
+local function leave(lock, owner, number, linger, keep)
   local holder = find(lock, owner)
   if not holder or not has(holder.entries, number) or holder.entries == '' then
     return nil
+  end
+  if keep > 0 then
+    if keep < holder.permits then
+      lock.used = lock.used - holder.permits + keep
+      holder.permits = keep
+      save(lock, holder)
+    end
+    settle(lock)
+    return select(2, without(holder.entries, ''))
   end
   local entries, remaining = without(holder.entries, number)
   holder.entries = entries

@@ -2,7 +2,8 @@
 -- Upholds I3, I5, I10.
 -- KEYS[i] lock
 -- ARGV[1] nonce     ARGV[2] client
--- and for each lock: owner, and "-" for its only entry, or "number linger-in-ms"
+-- and for each lock: owner, and "-" for its only entry, or "number linger-in-ms keep": with keep
+-- above 0 the entry stays, and all permits are given back but so many
 -- Returns lines: the nonce, and for each lock the number of entries that remain, "none" when there
 -- was no such entry, or "-error".
 local results = { ARGV[1], '' }
@@ -32,12 +33,13 @@ local now = time[1] * 1000000 + time[2]
 --@ lock.lua
 
 local function release(lock, owner, wish)
-  local number, linger = string.match(wish == '-' and '0 0' or wish, '^(%x+) (%d+)$')
+  local number, linger, keep =
+    string.match(wish == '-' and '0 0 0' or wish, '^(%x+) (%d+) (%d+)$')
   -- While nobody waits, or a mutex is held, there is nothing to settle.
   if lock.waiting > 0 and not (lock.holder and lock.holder.ends > now) then
     settle(lock)
   end
-  return leave(lock, owner, number, tonumber(linger)) or 'none'
+  return leave(lock, owner, number, tonumber(linger), tonumber(keep)) or 'none'
 end
 
 for _, i in ipairs(rest) do

@@ -1,0 +1,147 @@
+//! What the judge knows of one lock.
+
+use std::time::Duration;
+
+use super::checker::{Verdict, ensure};
+use super::*;
+use crate::core::fence::Fence;
+use crate::engine::Grant;
+use crate::owner::{Entry, Owner};
+
+/// What is known of one lock.
+#[derive(Default)]
+pub(super) struct Account {
+    pub(super) holds: Vec<Hold>,
+    pub(super) queue: Vec<Waiting>,
+    /// Those whose lease has ended since the last grant.
+    pub(super) ended: Vec<Hold>,
+    /// How many permits there are, as the latest request said.
+    limit: u32,
+}
+
+pub(super) struct Hold {
+    pub(super) owner: Owner,
+    pub(super) numbers: Vec<u64>,
+    pub(super) permits: u32,
+    pub(super) until: Moment,
+    pub(super) fence: Fence,
+}
+
+pub(super) struct Waiting {
+    pub(super) entry: Entry,
+    pub(super) permits: u32,
+    pub(super) alive_until: Moment,
+}
+
+impl Account {
+    /// The hold of an owner that has not released it.
+    pub(super) fn hold_of(&mut self, owner: Owner) -> Option<&mut Hold> {
+        self.holds.iter_mut().find(|hold| hold.owner == owner && !hold.numbers.is_empty())
+    }
+
+    /// Takes a grant into account, which must leave to others what they have (I1). Who asked for
+    /// more than the limit has become since must be alone.
+    pub(super) fn hold(&mut self, hold: Hold) -> Verdict {
+        self.ended.clear();
+        let room = self.limit.max(hold.permits) - hold.permits;
+        let fits = self.used() <= room;
+        self.holds.push(hold);
+        ensure(fits, "I1: one holder too many")
+    }
+
+    fn used(&self) -> u32 {
+        self.holds.iter().map(|hold| hold.permits).sum()
+    }
+
+    /// Only a new request changes the limit. What it lets in first is judged by the larger one.
+    pub(super) fn hear_limit(&mut self, request: &AcquireRequest) {
+        if self.is_new(request.entry) {
+            self.limit = self.limit.max(request.shape.limit());
+        }
+    }
+
+    pub(super) fn set_limit(&mut self, request: &AcquireRequest, was_new: bool) {
+        if was_new {
+            self.limit = request.shape.limit();
+        }
+    }
+
+    pub(super) fn is_new(&mut self, entry: Entry) -> bool {
+        self.hold_of(entry.owner).is_none() && self.queue.iter().all(|it| it.entry != entry)
+    }
+
+    /// A lease that has ended may be released nevertheless, as long as nobody had the lock since.
+    pub(super) fn revive(&mut self, owner: Owner) {
+        if self.hold_of(owner).is_none() {
+            self.holds.extend(self.ended.extract_if(.., |hold| hold.owner == owner));
+        }
+    }
+
+    /// Ends an entry: how many remain, or none if it was not held.
+    pub(super) fn leave(&mut self, entry: Entry, linger: Duration, now: Moment) -> Option<u32> {
+        let hold = self.hold_of(entry.owner)?;
+        let before = hold.numbers.len();
+        hold.numbers.retain(|&number| number != entry.number);
+        if hold.numbers.len() == before {
+            return None;
+        }
+        let remaining = hold.numbers.len() as u32;
+        if remaining == 0 {
+            hold.until = now + linger;
+            self.holds.retain(|hold| hold.until > now);
+        }
+        Some(remaining)
+    }
+
+    /// Gives back all permits but some: how many entries there are, or none if it was not held.
+    pub(super) fn give_back(&mut self, entry: Entry, keep: u32) -> Option<u32> {
+        let hold = self.hold_of(entry.owner).filter(|hold| hold.numbers.contains(&entry.number))?;
+        hold.permits = hold.permits.min(keep);
+        Some(hold.numbers.len() as u32)
+    }
+
+    pub(super) fn lose(&mut self, owner: Owner) -> Verdict {
+        let before = self.holds.len();
+        self.holds.retain(|hold| hold.owner != owner);
+        ensure(self.holds.len() < before, "somebody lost what it did not hold")
+    }
+
+    /// A refusal is right only if somebody is ahead or there is no room.
+    pub(super) fn judge_refusal(&self, request: &AcquireRequest) -> Verdict {
+        let ahead = self.queue.iter().take_while(|waiting| waiting.entry != request.entry).count();
+        let permits = request.shape.permits();
+        let room = self.used() + permits <= self.limit.max(permits);
+        let is_new_here = self.holds.iter().all(|hold| hold.owner != request.entry.owner);
+        ensure(ahead > 0 || !room || !is_new_here, "refused, though it was free")
+    }
+
+    pub(super) fn wait(&mut self, request: &AcquireRequest, alive_until: Moment) {
+        let place = self.queue.iter_mut().find(|waiting| waiting.entry == request.entry);
+        match place {
+            Some(waiting) => waiting.alive_until = waiting.alive_until.max(alive_until),
+            None => self.queue.push(Waiting {
+                entry: request.entry,
+                permits: request.shape.permits(),
+                alive_until,
+            }),
+        }
+    }
+
+    pub(super) fn bury_dead(&mut self, now: Moment) {
+        while self.queue.first().is_some_and(|first| first.alive_until <= now) {
+            self.queue.remove(0);
+        }
+    }
+}
+
+impl Hold {
+    pub(super) fn new(entry: Entry, permits: u32, until: Moment, grant: &Grant) -> Self {
+        Self { owner: entry.owner, numbers: vec![entry.number], permits, until, fence: grant.fence }
+    }
+
+    pub(super) fn enter(&mut self, number: u64) {
+        if !self.numbers.contains(&number) {
+            self.numbers.push(number);
+        }
+    }
+}
