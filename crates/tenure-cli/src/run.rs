@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// What others should know about it
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
-    /// The store, such as redis://host; `memory:` keeps out nobody but this very command
+    /// The store, such as redis://host, or rediss://host for TLS; `memory:` keeps out nobody but this very command
     #[arg(long, env = "TENURE_URL", hide_env_values = true, default_value = "memory:")]
     url: String,
     /// The name of the lock

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::flavor::Flavor;
 use crate::server::{Server, Trouble};
+use crate::tls::Tls;
 use crate::{port, program};
 
 /// Between our look at a port and the server's use of it somebody else may take it; not this often.
@@ -17,6 +18,7 @@ pub struct Builder {
     flavor: Option<Flavor>,
     program: Option<PathBuf>,
     on_port: bool,
+    tls: Option<Tls>,
     args: Vec<OsString>,
 }
 
@@ -25,6 +27,12 @@ impl Builder {
     pub fn on_port(mut self) -> Self {
         self.on_port = true;
         self
+    }
+
+    /// Speaks TLS, and only that, on a free port of 127.0.0.1, with certificates made for it.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self.on_port()
     }
 
     /// Adds a setting, for example `.arg("--appendonly", "yes")`. It goes after the defaults, so it wins.
@@ -55,7 +63,7 @@ impl Builder {
         let program = found.unwrap_or_else(|missing| panic!("{missing}"));
         for _ in 0..PORT_ATTEMPTS {
             let port = self.on_port.then(port::free);
-            match Server::launch(program.clone(), port, self.args.clone()) {
+            match Server::launch(program.clone(), port, self.tls.clone(), self.args.clone()) {
                 Ok(server) => return server,
                 Err(Trouble::PortTaken) => {}
                 Err(Trouble::Other(sentence)) => panic!("{sentence}"),
@@ -71,18 +79,22 @@ impl Builder {
 mod tests {
     use super::*;
 
+    fn launch(port: Option<u16>) -> Result<Server, Trouble> {
+        Server::launch(program::find(None).unwrap(), port, None, Vec::new())
+    }
+
     #[test]
     fn a_port_that_somebody_took_is_told_from_other_trouble() {
         let listener = port::listen();
         let port = port::number(&listener);
-        let outcome = Server::launch(program::find(None).unwrap(), Some(port), Vec::new());
+        let outcome = launch(Some(port));
         assert!(matches!(outcome, Err(Trouble::PortTaken)), "{outcome:?}");
     }
 
     #[test]
     fn another_server_on_the_port_is_not_taken_for_ours() {
         let other = Server::builder().on_port().start();
-        let outcome = Server::launch(program::find(None).unwrap(), other.port(), Vec::new());
+        let outcome = launch(other.port());
         assert!(matches!(outcome, Err(Trouble::PortTaken)), "{outcome:?}");
     }
 }

@@ -1,8 +1,8 @@
 //! What Tenure's tests stand on: real servers, started and stopped by the test, and faults between.
 //!
 //! - [`Server`] is a Redis or Valkey server of the test's own, in a folder of its own; [`Builder`] sets
-//!   it up, [`Flavor`] chooses the kind, [`Version`] says which one it is. A missing one fails the test:
-//!   a suite that skips is green for the wrong reason.
+//!   it up, [`Flavor`] chooses the kind, [`Version`] says which one it is, [`Tls`] encrypts. A missing one
+//!   fails the test: a suite that skips is green for the wrong reason.
 //! - [`Proxy`] stands between a client and a server, and loses, delays or holds what passes.
 //! - [`resp`] speaks to it plainly, without the library under test.
 //!
@@ -19,6 +19,7 @@ mod port;
 mod program;
 mod server;
 mod stream;
+mod tls;
 mod version;
 mod wait;
 
@@ -26,4 +27,5 @@ pub use builder::Builder;
 pub use flavor::Flavor;
 pub use proxy::Proxy;
 pub use server::Server;
+pub use tls::Tls;
 pub use version::Version;

@@ -18,6 +18,7 @@ use crate::builder::Builder;
 use crate::endpoint::Endpoint;
 use crate::guardian::Guardian;
 use crate::resp::{Connection, Reply};
+use crate::tls::Tls;
 use crate::version::{self, Version};
 use crate::wait;
 
@@ -79,7 +80,7 @@ impl Server {
     pub fn socket_path(&self) -> Option<&Path> {
         match &self.endpoint {
             Endpoint::Socket(path) => Some(path),
-            Endpoint::Port(_) => None,
+            Endpoint::Port(_) | Endpoint::Tls { .. } => None,
         }
     }
 
@@ -87,12 +88,13 @@ impl Server {
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         match &self.endpoint {
-            Endpoint::Port(port) => Some(*port),
+            Endpoint::Port(port) | Endpoint::Tls { port, .. } => Some(*port),
             Endpoint::Socket(_) => None,
         }
     }
 
-    /// Its address as a URL: `unix:///…/socket` or `redis://127.0.0.1:port`.
+    /// Its address as a URL: `unix:///…/socket`, `redis://127.0.0.1:port`, or
+    /// `rediss://127.0.0.1:port?ca=…/ca.pem`.
     #[must_use]
     pub fn url(&self) -> String {
         self.endpoint.url()
@@ -112,7 +114,7 @@ impl Server {
         self.child.as_ref().expect("the server was stopped; call `restart` first").id()
     }
 
-    /// Opens a plain connection to it.
+    /// Opens a plain connection to it, also if it speaks TLS to everyone else.
     ///
     /// # Errors
     ///
@@ -180,12 +182,13 @@ impl Server {
     pub(crate) fn launch(
         program: PathBuf,
         port: Option<u16>,
+        tls: Option<Tls>,
         args: Vec<OsString>,
     ) -> Result<Self, Trouble> {
         let folder = tempfile::Builder::new().prefix("tenure-").tempdir();
         let folder = folder.expect("a test can create a folder in the temporary folder");
-        let socket = || Endpoint::Socket(folder.path().join("socket"));
-        let endpoint = port.map_or_else(socket, Endpoint::Port);
+        tls.iter().for_each(|tls| tls.write(folder.path()));
+        let endpoint = Endpoint::new(folder.path(), port, tls);
         let guardian = Guardian::of(folder.path());
         let mut server = Self { program, endpoint, args, child: None, guardian, folder };
         server.spawn()?;
@@ -230,7 +233,11 @@ impl Server {
         if log.contains("Address already in use") {
             return Some(Err(Trouble::PortTaken));
         }
-        Some(Err(Trouble::Other(format!("the server ended at its start:\n{log}"))))
+        let hint = match self.endpoint {
+            Endpoint::Tls { .. } => "; one that speaks TLS is needed, such as your system's Redis",
+            _ => "",
+        };
+        Some(Err(Trouble::Other(format!("the server ended at its start{hint}:\n{log}"))))
     }
 
     /// Whether our own process answers, and with its data loaded.

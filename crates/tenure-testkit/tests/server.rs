@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tenure_testkit::resp::{Connection, Reply};
-use tenure_testkit::{Flavor, Server};
+use tenure_testkit::{Flavor, Server, Tls};
 
 fn ask(server: &Server, words: &[&str]) -> Reply {
     let mut connection = server.connect().expect("the server listens");
@@ -41,6 +41,16 @@ fn it_answers_on_a_port() {
     assert_eq!(ask(&server, &["PING"]), Reply::Simple("PONG".into()));
     assert_eq!(server.url(), format!("redis://127.0.0.1:{}", server.port().unwrap()));
     assert_eq!(server.socket_path(), None);
+}
+
+#[test]
+fn it_speaks_tls_and_is_looked_at_plainly() {
+    let server = Server::builder().flavor(Flavor::Redis).tls(Tls::default()).start();
+    assert_eq!(ask(&server, &["PING"]), Reply::Simple("PONG".into()));
+    let (port, folder) = (server.port().unwrap(), server.folder().display());
+    assert_eq!(server.url(), format!("rediss://127.0.0.1:{port}?ca={folder}/ca.pem"));
+    let mut plain = Connection::tcp(([127, 0, 0, 1], port).into()).unwrap();
+    assert!(plain.command(&["PING"]).is_err(), "its port speaks TLS alone");
 }
 
 #[test]

@@ -65,6 +65,10 @@ impl Tenure {
     ///
     /// - `redis://[user:password@]host[:port][/database]`, `valkey://…`, `unix:///path/to/socket`:
     ///   a Redis or Valkey server.
+    /// - `rediss://…`, `valkeys://…`: the same over TLS. The server's certificate must be valid for
+    ///   the host and signed by an authority that the system trusts, or by one in the file that
+    ///   `?ca=FILE` names. `?cert=FILE&key=FILE` is this client's own certificate, for a server that
+    ///   asks for one. The files are PEM, and read again for every new connection.
     /// - `memory:` is a new store inside this process: for tests, and where one process is all.
     ///
     /// # Errors

@@ -7,6 +7,8 @@ mod conformance {
     #[macro_use]
     pub(crate) mod suite;
     pub(crate) mod fixture;
+    #[cfg(feature = "redis")]
+    pub(crate) mod servers;
 
     pub(crate) mod exclusion;
     pub(crate) mod fencing;
@@ -24,10 +26,15 @@ conformance_suite!(memory, crate::conformance::fixture::Memory);
 #[cfg(feature = "redis")]
 conformance_suite!(
     redis,
-    crate::conformance::fixture::OneServer<crate::conformance::fixture::Redis>
+    crate::conformance::servers::OneServer<crate::conformance::servers::Redis>
 );
 #[cfg(feature = "redis")]
 conformance_suite!(
     valkey,
-    crate::conformance::fixture::OneServer<crate::conformance::fixture::Valkey>
+    crate::conformance::servers::OneServer<crate::conformance::servers::Valkey>
+);
+#[cfg(feature = "redis")]
+conformance_suite!(
+    redis_tls,
+    crate::conformance::servers::OneServer<crate::conformance::servers::RedisTls>
 );

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tenure::blocking::block_on;
 use tenure::engine::{
     AcquireRequest, Acquired, CancelRequest, Engine, Grant, ListRequest, Listener, MemoryEngine,
     Queueing, ReleaseOutcome, ReleaseRequest, Renewal, Renewed, Standing, Wakeup,
@@ -42,67 +41,6 @@ impl Fixture for Memory {
 
     fn tenure(&self) -> Tenure {
         Tenure::builder().engine(self.0.another()).unwrap()
-    }
-}
-
-/// A server of the case's own.
-#[cfg(feature = "redis")]
-pub(crate) struct OneServer<F>(tenure_testkit::Server, std::marker::PhantomData<fn() -> F>);
-
-/// Which server it is.
-#[cfg(feature = "redis")]
-pub(crate) trait Which {
-    const FLAVOR: tenure_testkit::Flavor;
-}
-
-#[cfg(feature = "redis")]
-pub(crate) struct Redis;
-
-#[cfg(feature = "redis")]
-impl Which for Redis {
-    const FLAVOR: tenure_testkit::Flavor = tenure_testkit::Flavor::Redis;
-}
-
-#[cfg(feature = "redis")]
-pub(crate) struct Valkey;
-
-#[cfg(feature = "redis")]
-impl Which for Valkey {
-    const FLAVOR: tenure_testkit::Flavor = tenure_testkit::Flavor::Valkey;
-}
-
-#[cfg(feature = "redis")]
-impl<F> OneServer<F> {
-    fn connect(&self) -> tenure::engine::RedisEngine {
-        block_on(tenure::engine::RedisEngine::connect(&self.0.url())).unwrap()
-    }
-}
-
-#[cfg(feature = "redis")]
-impl<F: Which> Fixture for OneServer<F> {
-    fn start() -> Self {
-        let server = tenure_testkit::Server::builder().flavor(F::FLAVOR).start();
-        Self(server, std::marker::PhantomData)
-    }
-
-    fn engine(&self) -> Box<dyn Engine> {
-        Box::new(self.connect())
-    }
-
-    fn tenure(&self) -> Tenure {
-        Tenure::builder().engine(self.connect()).unwrap()
-    }
-
-    async fn until_clients(&self, count: usize) {
-        use tenure_testkit::resp::Reply;
-        let mut connection = self.0.connect().unwrap();
-        loop {
-            let reply = connection.command(&["PUBSUB", "CHANNELS", "tenure:wake:*"]).unwrap();
-            match reply {
-                Reply::Array(Some(channels)) if channels.len() == count => return,
-                _ => pass(ms(1)).await,
-            }
-        }
     }
 }
 

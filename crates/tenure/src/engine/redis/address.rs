@@ -1,12 +1,17 @@
 //! Where a server is, from its URL. The password is in no message and no Debug.
+//!
+//! What is not understood is refused, never skipped: a parameter that was meant to make the
+//! connection safe must not be lost by its spelling.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
+use rustls::pki_types::ServerName;
 use url::Url;
 
 use super::resp::Command;
+use super::tls::Trust;
 use crate::error::Invalid;
 
 /// Where a server is, and as whom to speak to it.
@@ -20,6 +25,13 @@ pub(super) struct Address {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Tcp(String, u16),
+    /// With TLS, and so under the name that the server's certificate must have.
+    Tls {
+        host: String,
+        port: u16,
+        name: ServerName<'static>,
+        trust: Trust,
+    },
     Unix(PathBuf),
 }
 
@@ -32,21 +44,25 @@ struct Login {
 
 /// The forms of a URL, for the sentence that refuses another.
 const FORMS: &str = "redis://[user:password@]host[:port][/database], valkey://…, \
+                     rediss://…[?ca=FILE&cert=FILE&key=FILE] or valkeys://… for TLS, \
                      or unix:///path/to/socket[?db=…&user=…&pass=…]";
 
 impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, Invalid> {
         let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
-        let is_unix = match scheme {
-            "redis" | "valkey" => false,
-            "unix" | "redis+unix" | "valkey+unix" => true,
-            "rediss" | "valkeys" => return Err(refuse("TLS is not spoken yet")),
+        let parse = match scheme {
+            "redis" | "valkey" => parse_plain,
+            "rediss" | "valkeys" => parse_tls,
+            "unix" | "redis+unix" | "valkey+unix" => parse_unix,
             _ if scheme.contains("sentinel") => return Err(refuse("Sentinel is not spoken yet")),
             _ if scheme.contains("cluster") => return Err(refuse("Cluster is not spoken yet")),
             _ => return Err(refuse("its scheme is unknown")),
         };
         let url = Url::parse(url).map_err(|error| refuse(&error.to_string()))?;
-        if is_unix { parse_unix(&url) } else { parse_tcp(&url) }
+        if url.fragment().is_some() {
+            return Err(refuse("nothing may follow a #, and no connection is made insecure by it"));
+        }
+        parse(&url)
     }
 
     /// What is to be said first on a connection.
@@ -65,18 +81,53 @@ impl Address {
     }
 }
 
-fn parse_tcp(url: &Url) -> Result<Address, Invalid> {
+fn parse_plain(url: &Url) -> Result<Address, Invalid> {
+    let (host, port) = parse_host(url)?;
+    match url.query_pairs().next() {
+        None => Ok(Address { place: Place::Tcp(host, port), login: parse_login(url)? }),
+        Some((key, _)) if matches!(&*key, "ca" | "cert" | "key") => {
+            Err(refuse("ca, cert and key are for TLS, which rediss:// speaks"))
+        }
+        Some(_) => Err(refuse("it asks for something behind a question mark")),
+    }
+}
+
+fn parse_tls(url: &Url) -> Result<Address, Invalid> {
+    let (host, port) = parse_host(url)?;
+    let name = ServerName::try_from(host.clone());
+    let name = name.map_err(|_| refuse("no certificate can be for a host of that name"))?;
+    let (mut ca, mut cert, mut key) = (None, None, None);
+    for (parameter, file) in url.query_pairs() {
+        // A variable of a script that was not set, for example.
+        if file.is_empty() {
+            return Err(refuse("a parameter of it names no file"));
+        }
+        let file = Some(PathBuf::from(&*file));
+        match &*parameter {
+            "ca" => ca = file,
+            "cert" => cert = file,
+            "key" => key = file,
+            _ => return Err(refuse("it asks for something other than ca, cert and key")),
+        }
+    }
+    let trust = Trust::new(ca, cert, key).map_err(|invalid| refuse(&invalid.to_string()))?;
+    Ok(Address { place: Place::Tls { host, port, name, trust }, login: parse_login(url)? })
+}
+
+fn parse_host(url: &Url) -> Result<(String, u16), Invalid> {
     let host = url.host_str().filter(|host| !host.is_empty());
     let host = host.ok_or_else(|| refuse("it names no host"))?;
     // An IPv6 address stands in brackets there, and without them when it is looked up.
-    let host = host.trim_matches(['[', ']']).to_owned();
+    Ok((host.trim_matches(['[', ']']).to_owned(), url.port().unwrap_or(6379)))
+}
+
+fn parse_login(url: &Url) -> Result<Login, Invalid> {
     let database = url.path().trim_matches('/');
-    let login = Login {
+    Ok(Login {
         user: Some(decode(url.username())?).filter(|user| !user.is_empty()),
         password: url.password().map(decode).transpose()?,
         database: parse_database(if database.is_empty() { "0" } else { database })?,
-    };
-    Ok(Address { place: Place::Tcp(host, url.port().unwrap_or(6379)), login })
+    })
 }
 
 fn parse_unix(url: &Url) -> Result<Address, Invalid> {
@@ -112,7 +163,7 @@ fn refuse(why: &str) -> Invalid {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Tcp(host, port) | Self::Tls { host, port, .. } => write!(f, "{host}:{port}"),
             Self::Unix(path) => write!(f, "{}", path.display()),
         }
     }
@@ -139,6 +190,23 @@ mod tests {
     }
 
     #[test]
+    fn tls_is_spoken_with_whom_the_url_says() {
+        let place = |url| Address::parse(url).unwrap().place;
+        let file = |name: &str| Some(PathBuf::from(name));
+        let Place::Tls { host, port, name, trust } = place("rediss://ann:word@host/2") else {
+            panic!("without TLS")
+        };
+        assert_eq!((host.as_str(), port, &*name.to_str()), ("host", 6379, "host"));
+        assert_eq!(trust, Trust::default());
+        let given = place("valkeys://[::1]:7000?ca=/etc/c%20a.pem&cert=me.pem&key=me.key");
+        let Place::Tls { name, trust, .. } = &given else { panic!("without TLS") };
+        assert!(matches!(name, ServerName::IpAddress(_)), "{name:?}");
+        let expected = Trust::new(file("/etc/c a.pem"), file("me.pem"), file("me.key"));
+        assert_eq!(*trust, expected.unwrap());
+        assert_eq!(given.to_string(), "::1:7000");
+    }
+
+    #[test]
     fn the_login_is_said_first() {
         let said = |url: &str| {
             let mut bytes = Vec::new();
@@ -149,6 +217,7 @@ mod tests {
         assert_eq!(said("redis://host"), "");
         let full = "*3 $4 AUTH $3 ann $4 s%et *2 $6 SELECT $1 3 ";
         assert_eq!(said("redis://ann:s%25et@host/3"), full);
+        assert_eq!(said("rediss://ann:s%25et@host/3?ca=ca.pem"), full);
         assert_eq!(said("unix:///r.sock?db=3&user=ann&pass=s%25et"), full);
         assert_eq!(said("redis://:word@host"), "*2 $4 AUTH $4 word ");
     }
@@ -162,7 +231,14 @@ mod tests {
             "redis://",
             "redis://ann:secret@host:notaport",
             "redis://ann:secret@host/first",
-            "rediss://ann:secret@host",
+            "redis://ann:secret@host?ca=ca.pem",
+            "redis://ann:secret@host?protocol=3",
+            "rediss://ann:secret@host?insecure=true",
+            "rediss://ann:secret@host#insecure",
+            "rediss://ann:secret@host?ca=",
+            "rediss://ann:secret@host?cert=client.pem",
+            "rediss://ann:secret@host?key=client.key",
+            "rediss://ann:secret@no%20name",
             "unix://",
             "unix:///r.sock?password=secret",
             "redis+sentinel://ann:secret@h1,h2/service",

@@ -13,7 +13,7 @@ use super::address::Address;
 use super::keys;
 use super::resp::{Command, Reply};
 use super::scripts::{self, Script};
-use super::stream::{self, Stream};
+use super::stream::{self, CONNECT_TIME};
 use super::trouble::{is_missing_script, of_server};
 use super::wire::{Done, Wire};
 use crate::core::backoff::Backoff;
@@ -21,9 +21,6 @@ use crate::core::name::LockName;
 use crate::engine::health::Pulse;
 use crate::error::Trouble;
 use crate::sync::lock;
-
-/// How long connecting may take.
-pub(super) const CONNECT_TIME: Duration = Duration::from_secs(2);
 
 /// How soon to connect again: at once to a server that restarts, seldom to one that is gone.
 pub(super) const RECONNECT: Backoff =
@@ -71,7 +68,7 @@ impl Link {
     pub(super) async fn keep_up(self: Arc<Self>) {
         let mut delays = RECONNECT.delays(crate::owner::unique_number());
         loop {
-            let was_up = match self.open().await {
+            let was_up = match stream::open(&self.address.place).await {
                 Ok(stream) => self.serve(Arc::new(Wire::new(stream))).await,
                 Err(trouble) => Err(trouble),
             };
@@ -88,29 +85,21 @@ impl Link {
         }
     }
 
-    async fn open(&self) -> Result<Stream, Trouble> {
-        let place = &self.address.place;
-        let opening = tokio::time::timeout(CONNECT_TIME, stream::open(place));
-        opening.await.unwrap_or_else(|_| Err(self.too_slow()))
-    }
-
     /// Greets the server, and then carries traffic until the connection is lost.
     async fn serve(&self, wire: Arc<Wire>) -> Result<(), Trouble> {
         let carrying = wire.carry(&self.address.place);
         tokio::pin!(carrying);
         tokio::select! {
             greeted = self.greet(&wire) => greeted?,
-            () = &mut carrying => return Err(Trouble::refused("the server hung up")),
+            why = &mut carrying => {
+                let place = &self.address.place;
+                return Err(Trouble::refused(format!("could not speak with {place}: {why}")));
+            }
         }
         self.pulse.up();
         self.set(State::Up(wire.clone()));
         carrying.await;
         Ok(())
-    }
-
-    fn too_slow(&self) -> Trouble {
-        let place = &self.address.place;
-        Trouble::refused(format!("{place} did not answer within {CONNECT_TIME:?}"))
     }
 
     /// Logs in, and loads the scripts, so that the first call does not pay for it.
@@ -131,7 +120,8 @@ impl Link {
             Ok(())
         };
         let greeted = tokio::time::timeout(CONNECT_TIME, greeting).await;
-        greeted.unwrap_or_else(|_| Err(self.too_slow()))
+        let slow = || Trouble::refused(format!("{place} did not answer within {CONNECT_TIME:?}"));
+        greeted.unwrap_or_else(|_| Err(slow()))
     }
 
     /// Resolves when the first attempt to connect has ended.

@@ -2,8 +2,8 @@
 //!
 //! - [`scripts`] and `lua/`: each operation is one script, and so one atomic step.
 //! - [`batch`]: concurrent operations travel together; [`operations`] are their arguments.
-//! - [`link`]: a connection kept up; [`wire`] is one that is up; [`stream`], [`resp`] and
-//!   [`address`] are its socket, its protocol and its URL.
+//! - [`link`]: a connection kept up; [`wire`] is one that is up; [`stream`], [`tls`], [`resp`] and
+//!   [`address`] are its socket, the socket's encryption, its protocol and its URL.
 //! - [`subscriber`]: hears of grants.
 //! - [`server`]: what is asked beyond single operations; [`records`] reads what is told about
 //!   locks; [`keys`] are the names they have there.
@@ -26,6 +26,7 @@ mod stream;
 mod subscriber;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod trouble;
 mod wire;
 

@@ -1,4 +1,4 @@
-//! Sockets to a server: told to send at once, and to notice a dead peer.
+//! Sockets to a server: told to send at once, and to notice a dead peer. With TLS or without.
 
 use std::io;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use rustix::net::sockopt;
 use tokio::net::{TcpStream, UnixStream};
 
 use super::address::Place;
+use super::tls::Tls;
 use crate::error::Trouble;
 
 /// How long the kernel keeps trying to deliver before it gives the connection up, in
@@ -17,25 +18,56 @@ const USER_TIMEOUT: u32 = 5_000;
 /// How long a connection may be silent before the kernel asks whether the peer is there.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
+/// How long connecting may take, the handshake of TLS included.
+pub(super) const CONNECT_TIME: Duration = Duration::from_secs(2);
+
 /// How much is read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// A socket of either kind. Any thread may write; one reads.
+/// A socket of any kind. Any thread may write; one reads.
 pub(super) enum Stream {
     Tcp(TcpStream),
+    Tls(Box<Tls>),
     Unix(UnixStream),
 }
 
-/// Connects.
+/// Connects, in time.
 pub(super) async fn open(place: &Place) -> Result<Stream, Trouble> {
-    let opened = match place {
-        Place::Tcp(host, port) => match TcpStream::connect((host.as_str(), *port)).await {
-            Ok(stream) => tune(&stream).map(|()| Stream::Tcp(stream)),
-            Err(error) => Err(error),
-        },
-        Place::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),
-    };
-    opened.map_err(|error| Trouble::refused(format!("could not connect to {place}: {error}")))
+    let opening = tokio::time::timeout(CONNECT_TIME, connect(place));
+    opening.await.unwrap_or_else(|_| {
+        // A server that does not know TLS may wait for the rest of what it takes for a command.
+        let hint = if matches!(place, Place::Tls { .. }) {
+            ": it may not speak TLS; then write redis:// for rediss://"
+        } else {
+            ""
+        };
+        Err(Trouble::refused(format!("{place} did not answer within {CONNECT_TIME:?}{hint}")))
+    })
+}
+
+async fn connect(place: &Place) -> Result<Stream, Trouble> {
+    match place {
+        Place::Tcp(host, port) => tcp(place, host, *port).await.map(Stream::Tcp),
+        Place::Tls { host, port, name, trust } => {
+            let socket = tcp(place, host, *port).await?;
+            let tls = Tls::over(socket, place, name.clone(), trust).await?;
+            Ok(Stream::Tls(Box::new(tls)))
+        }
+        Place::Unix(path) => {
+            let opened = UnixStream::connect(path).await;
+            opened.map(Stream::Unix).map_err(|error| failed(place, &error))
+        }
+    }
+}
+
+async fn tcp(place: &Place, host: &str, port: u16) -> Result<TcpStream, Trouble> {
+    let opened = TcpStream::connect((host, port)).await;
+    let tuned = opened.and_then(|stream| tune(&stream).map(|()| stream));
+    tuned.map_err(|error| failed(place, &error))
+}
+
+fn failed(place: &Place, error: &io::Error) -> Trouble {
+    Trouble::refused(format!("could not connect to {place}: {error}"))
 }
 
 fn tune(stream: &TcpStream) -> io::Result<()> {
@@ -49,9 +81,12 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
 }
 
 impl Stream {
+    /// Writes what the socket takes. When it takes nothing, the next call must begin with the same
+    /// bytes: TLS may have encrypted them already.
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
+            Self::Tls(stream) => stream.try_write(bytes),
             Self::Unix(stream) => stream.try_write(bytes),
         }
     }
@@ -59,6 +94,7 @@ impl Stream {
     pub(super) async fn writable(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.writable().await,
+            Self::Tls(stream) => stream.writable().await,
             Self::Unix(stream) => stream.writable().await,
         }
     }
@@ -71,6 +107,10 @@ impl Stream {
                 Self::Tcp(stream) => {
                     stream.readable().await?;
                     stream.try_read_buf(into)
+                }
+                Self::Tls(stream) => {
+                    stream.readable().await?;
+                    stream.try_read(into)
                 }
                 Self::Unix(stream) => {
                     stream.readable().await?;

@@ -10,9 +10,9 @@ use tokio::sync::Notify;
 
 use super::address::Address;
 use super::keys;
-use super::link::{CONNECT_TIME, RECONNECT, pause};
+use super::link::{RECONNECT, pause};
 use super::resp::{self, Command, Reply};
-use super::stream::{self, Stream};
+use super::stream::{self, CONNECT_TIME, Stream};
 use super::wire::RESPONSE_TIME;
 use crate::core::fence::Fence;
 use crate::core::moment::Moment;

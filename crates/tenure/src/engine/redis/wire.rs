@@ -72,8 +72,8 @@ impl Wire {
         }
     }
 
-    /// Carries the traffic until the connection is lost, and then tells everyone who waits.
-    pub(super) async fn carry(&self, place: &Place) {
+    /// Carries the traffic until the connection is lost, then tells everyone who waits; why it was.
+    pub(super) async fn carry(&self, place: &Place) -> String {
         let why = tokio::select! {
             why = self.receive() => why,
             () = self.write_left_over() => unreachable!("it goes on for ever"),
@@ -87,6 +87,7 @@ impl Wire {
         for Awaited { done, .. } in awaited {
             done(Err(Trouble::unknown(why.clone())));
         }
+        why
     }
 
     /// Reads replies until there are no more; why not.

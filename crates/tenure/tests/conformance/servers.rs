@@ -1,0 +1,75 @@
+//! Stores that are servers: each case has one of its own.
+
+use std::marker::PhantomData;
+
+use tenure::Tenure;
+use tenure::blocking::block_on;
+use tenure::engine::{Engine, RedisEngine};
+use tenure_testkit::resp::Reply;
+use tenure_testkit::{Builder, Flavor, Server, Tls};
+
+use super::fixture::{Fixture, ms, pass};
+
+/// A server of the case's own.
+pub(crate) struct OneServer<W>(Server, PhantomData<fn() -> W>);
+
+/// Which server it is.
+pub(crate) trait Which {
+    fn builder() -> Builder;
+}
+
+pub(crate) struct Redis;
+
+impl Which for Redis {
+    fn builder() -> Builder {
+        Server::builder().flavor(Flavor::Redis)
+    }
+}
+
+pub(crate) struct Valkey;
+
+impl Which for Valkey {
+    fn builder() -> Builder {
+        Server::builder().flavor(Flavor::Valkey)
+    }
+}
+
+/// Redis alone: the Valkey that `cargo xtask` gets for the tests is built without TLS.
+pub(crate) struct RedisTls;
+
+impl Which for RedisTls {
+    fn builder() -> Builder {
+        Redis::builder().tls(Tls::default())
+    }
+}
+
+impl<W> OneServer<W> {
+    fn connect(&self) -> RedisEngine {
+        block_on(RedisEngine::connect(&self.0.url())).unwrap()
+    }
+}
+
+impl<W: Which> Fixture for OneServer<W> {
+    fn start() -> Self {
+        Self(W::builder().start(), PhantomData)
+    }
+
+    fn engine(&self) -> Box<dyn Engine> {
+        Box::new(self.connect())
+    }
+
+    fn tenure(&self) -> Tenure {
+        Tenure::builder().engine(self.connect()).unwrap()
+    }
+
+    async fn until_clients(&self, count: usize) {
+        let mut connection = self.0.connect().unwrap();
+        loop {
+            let reply = connection.command(&["PUBSUB", "CHANNELS", "tenure:wake:*"]).unwrap();
+            match reply {
+                Reply::Array(Some(channels)) if channels.len() == count => return,
+                _ => pass(ms(1)).await,
+            }
+        }
+    }
+}
