@@ -144,8 +144,10 @@ impl Holders {
         self.find_mut(owner).filter(|holder| !holder.is_lingering()).map(|it| &mut it.entries)
     }
 
-    /// Adds a holder whose owner is not among them yet.
+    /// Adds a holder. A former hold of the same owner that lingers goes: at a barrier it stands in
+    /// nobody's way.
     pub(crate) fn insert(&mut self, holder: Holder) {
+        self.remove(holder.owner);
         match std::mem::take(self) {
             Self::None => *self = Self::One(holder),
             Self::One(first) => {

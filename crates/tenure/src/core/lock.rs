@@ -63,7 +63,9 @@ impl LockState {
         if self.stand_longer(request, scene.now.clock) {
             return Acquired::Queued(self.standing(request.entry, scene.now.clock));
         }
-        self.change_limit(request, scene);
+        if let Some(again) = self.change_limit(request, scene) {
+            return again;
+        }
         if let Some(grant) = self.enter(request, route, scene) {
             return Acquired::Granted(grant);
         }
@@ -82,12 +84,18 @@ impl LockState {
     }
 
     /// The latest request says how many permits a semaphore has. With more of them, those who wait
-    /// come first.
-    fn change_limit(&mut self, request: &AcquireRequest, scene: &mut Scene<'_>) {
-        if self.limit != request.shape.limit() {
-            self.limit = request.shape.limit();
-            self.settle(&request.name, scene);
+    /// come first; another entry of the same owner may be among them.
+    fn change_limit(
+        &mut self,
+        request: &AcquireRequest,
+        scene: &mut Scene<'_>,
+    ) -> Option<Acquired> {
+        if self.limit == request.shape.limit() {
+            return None;
         }
+        self.limit = request.shape.limit();
+        self.settle(&request.name, scene);
+        self.enter_again(request, scene)
     }
 
     /// Grants on the spot, where nobody has to wait.
@@ -145,11 +153,7 @@ impl LockState {
         }
         match self.enter_again(request, scene) {
             Some(Acquired::Granted(grant)) => Some(grant),
-            _ => {
-                // A former hold that lingers stands in nobody's way here.
-                self.holders.remove(request.entry.owner);
-                Some(self.grant_now(request, 1, route, scene))
-            }
+            _ => Some(self.grant_now(request, 1, route, scene)),
         }
     }
 

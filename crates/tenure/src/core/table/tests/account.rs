@@ -53,20 +53,20 @@ impl Account {
         self.holds.iter().map(|hold| hold.permits).sum()
     }
 
-    /// Only a new request changes the limit. What it lets in first is judged by the larger one.
-    pub(super) fn hear_limit(&mut self, request: &AcquireRequest) {
-        if self.is_new(request.entry) {
-            self.limit = self.limit.max(request.shape.limit());
-        }
+    /// A request may change the limit: those whom it lets in are judged by the larger one. Returns
+    /// the present one.
+    pub(super) fn widen(&mut self, request: &AcquireRequest) -> u32 {
+        let before = self.limit;
+        self.limit = before.max(request.shape.limit());
+        before
     }
 
-    pub(super) fn set_limit(&mut self, request: &AcquireRequest, was_new: bool) {
-        if was_new {
-            self.limit = request.shape.limit();
-        }
+    /// Only a request that neither holds nor waits has changed the limit.
+    pub(super) fn set_limit(&mut self, request: &AcquireRequest, before: u32) {
+        self.limit = if self.is_new(request.entry) { request.shape.limit() } else { before };
     }
 
-    pub(super) fn is_new(&mut self, entry: Entry) -> bool {
+    fn is_new(&mut self, entry: Entry) -> bool {
         self.hold_of(entry.owner).is_none() && self.queue.iter().all(|it| it.entry != entry)
     }
 

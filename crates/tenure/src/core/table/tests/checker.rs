@@ -98,16 +98,12 @@ impl<S: Subject> Checker<S> {
 
     fn acquire(&mut self, lock: Lock, request: &AcquireRequest) -> Verdict {
         let mut effects = Effects::new();
-        let was_new = {
-            let account = self.accounts.entry(lock).or_default();
-            account.hear_limit(request);
-            account.is_new(request.entry)
-        };
+        let limit_before = self.accounts.entry(lock).or_default().widen(request);
         let outcome = self.subject.acquire(request, self.now, &mut effects);
         self.hear(lock, effects)?;
         let (now, entry) = (self.now.clock, request.entry);
         let account = self.accounts.entry(lock).or_default();
-        account.set_limit(request, was_new);
+        account.set_limit(request, limit_before);
         match &outcome {
             Acquired::Granted(grant) => {
                 account.queue.retain(|waiting| waiting.entry != entry);

@@ -150,7 +150,7 @@ local function acquire(lock, owner, lease, wish)
     return enter_again(lock, holder, owner, number, permits, lease)
   end
   local entry = owner .. ':' .. number
-  local waiter = lock.waiting > 0 and waiter_of(lock, entry)
+  local waiter = waiter_of(lock, entry)
   if waiter then
     waiter.alive = math.max(waiter.alive, now + heartbeat * 1000)
     write_waiter(lock, waiter)
@@ -158,11 +158,15 @@ local function acquire(lock, owner, lease, wish)
     return standing(lock, redis.call('ZRANK', lock.key .. ':q', entry))
   end
   -- The latest request says how many permits a semaphore has. With more of them, those who wait
-  -- come first.
+  -- come first; another entry of the same owner may be among them.
   if lock.kind ~= kind then
     set_kind(lock, kind)
     lock.changed = true
     settle(lock)
+    holder = find(lock, owner)
+    if holder and holder.entries ~= '' then
+      return enter_again(lock, holder, owner, number, permits, lease)
+    end
   end
   local granted = enter(lock, owner, number, permits, lease, note, heartbeat)
   if granted then

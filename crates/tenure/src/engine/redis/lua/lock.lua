@@ -276,6 +276,10 @@ end
 -- The queue ---------------------------------------------------------------------------------------
 
 local function waiter_of(lock, entry)
+  -- The type of the key is checked only where somebody waits.
+  if lock.waiting == 0 then
+    return nil
+  end
   local text = redis.call('HGET', lock.key .. ':w', entry)
   if not text then
     return nil
