@@ -28,6 +28,11 @@ conformance_suite!(
 );
 #[cfg(feature = "redis")]
 conformance_suite!(
+    redis_6,
+    crate::conformance::fixture::OneServer<crate::conformance::fixture::Redis6>
+);
+#[cfg(feature = "redis")]
+conformance_suite!(
     valkey,
     crate::conformance::fixture::OneServer<crate::conformance::fixture::Valkey>
 );

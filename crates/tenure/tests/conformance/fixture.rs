@@ -14,6 +14,11 @@ use tenure::{About, Entry, Kind, Lease, LockInfo, LockName, Owner, Shape, Tenure
 pub(crate) trait Fixture: Send + Sync {
     fn start() -> Self;
 
+    /// Whether the developer runs the tests without it.
+    fn is_left_out() -> bool {
+        false
+    }
+
     /// A new client of the store, as another process would be.
     fn engine(&self) -> Box<dyn Engine>;
 
@@ -64,6 +69,14 @@ impl Which for Redis {
 }
 
 #[cfg(feature = "redis")]
+pub(crate) struct Redis6;
+
+#[cfg(feature = "redis")]
+impl Which for Redis6 {
+    const FLAVOR: tenure_testkit::Flavor = tenure_testkit::Flavor::Redis6;
+}
+
+#[cfg(feature = "redis")]
 pub(crate) struct Valkey;
 
 #[cfg(feature = "redis")]
@@ -83,6 +96,10 @@ impl<F: Which> Fixture for OneServer<F> {
     fn start() -> Self {
         let server = tenure_testkit::Server::builder().flavor(F::FLAVOR).start();
         Self(server, std::marker::PhantomData)
+    }
+
+    fn is_left_out() -> bool {
+        F::FLAVOR.is_left_out()
     }
 
     fn engine(&self) -> Box<dyn Engine> {
