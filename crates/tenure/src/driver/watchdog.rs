@@ -20,6 +20,9 @@ use crate::owner::{Entry, Owner};
 use crate::sync::lock;
 use crate::telemetry;
 
+/// Between two attempts to renew a hold that is nearly over.
+const RETRY_AT_LEAST: Duration = Duration::from_millis(10);
+
 /// How many renewals go to the engine in one call. One call must not keep a store from others.
 const BATCH: usize = 256;
 
@@ -76,7 +79,7 @@ impl Driver {
                 self.arm(&held, held.deadline());
             } else {
                 // If no answer comes, again a little later, and lost at the deadline.
-                self.arm(&held, (now + retry_after(&held)).min(held.deadline()));
+                self.arm(&held, (now + retry_after(&held, now)).min(held.deadline()));
                 batch.push(held);
             }
         }
@@ -211,7 +214,9 @@ fn renewal(held: &Arc<Held>) -> Renewal {
     Renewal { name: held.name.clone(), owner: held.entry.owner, lease: held.lease }
 }
 
-/// Soon enough to try several times before the lease ends.
-fn retry_after(held: &Held) -> Duration {
-    held.lease.renew_every() / 4
+/// Soon enough to try several times before the hold ends: what is left of it counts, because a lock
+/// that was handed over is held for less than its lease at first.
+fn retry_after(held: &Held, now: Moment) -> Duration {
+    let left = held.deadline().since(now);
+    (held.lease.renew_every() / 4).min((left / 4).max(RETRY_AT_LEAST))
 }

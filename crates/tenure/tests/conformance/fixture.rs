@@ -13,6 +13,11 @@ use tenure::{About, Entry, Kind, Lease, LockInfo, LockName, Owner, Shape, Tenure
 pub(crate) trait Fixture: Send + Sync {
     fn start() -> Self;
 
+    /// Whether the developer runs the tests without it.
+    fn is_left_out() -> bool {
+        false
+    }
+
     /// A new client of the store, as another process would be.
     fn engine(&self) -> Box<dyn Engine>;
 

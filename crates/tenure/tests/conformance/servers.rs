@@ -15,29 +15,37 @@ pub(crate) struct OneServer<W>(Server, PhantomData<fn() -> W>);
 
 /// Which server it is.
 pub(crate) trait Which {
-    fn builder() -> Builder;
+    const FLAVOR: Flavor;
+
+    fn builder() -> Builder {
+        Server::builder().flavor(Self::FLAVOR)
+    }
 }
 
 pub(crate) struct Redis;
 
 impl Which for Redis {
-    fn builder() -> Builder {
-        Server::builder().flavor(Flavor::Redis)
-    }
+    const FLAVOR: Flavor = Flavor::Redis;
+}
+
+pub(crate) struct Redis6;
+
+impl Which for Redis6 {
+    const FLAVOR: Flavor = Flavor::Redis6;
 }
 
 pub(crate) struct Valkey;
 
 impl Which for Valkey {
-    fn builder() -> Builder {
-        Server::builder().flavor(Flavor::Valkey)
-    }
+    const FLAVOR: Flavor = Flavor::Valkey;
 }
 
 /// Redis alone: the Valkey that `cargo xtask` gets for the tests is built without TLS.
 pub(crate) struct RedisTls;
 
 impl Which for RedisTls {
+    const FLAVOR: Flavor = Flavor::Redis;
+
     fn builder() -> Builder {
         Redis::builder().tls(Tls::default())
     }
@@ -52,6 +60,10 @@ impl<W> OneServer<W> {
 impl<W: Which> Fixture for OneServer<W> {
     fn start() -> Self {
         Self(W::builder().start(), PhantomData)
+    }
+
+    fn is_left_out() -> bool {
+        W::FLAVOR.is_left_out()
     }
 
     fn engine(&self) -> Box<dyn Engine> {

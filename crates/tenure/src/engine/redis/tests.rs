@@ -1,61 +1,77 @@
 //! The scripts against the table: the same random operations, at the same told time, must have the
-//! same outcomes, wake-ups and state. Only the server's clock is replaced, by keys that the test
-//! sets; all else is the scripts as they are.
+//! same outcomes, wake-ups and state.
+//!
+//! - [`caller`] calls them; [`slots`], [`answers`], [`misuse`] and [`keeping`] hold each script to
+//!   the contract in its header.
+
+/// Makes a test of each case for every kind of server, so that a failure reads `valkey::…`.
+macro_rules! on_every_server {
+    ($($case:ident),+ $(,)?) => {
+        on_every_server! { @on redis, Redis, $($case),+ }
+        on_every_server! { @on redis_6, Redis6, $($case),+ }
+        on_every_server! { @on valkey, Valkey, $($case),+ }
+    };
+    (@on $module:ident, $flavor:ident, $($case:ident),+) => {
+        mod $module {
+            use tenure_testkit::{Flavor, Server};
+            $(
+                #[test]
+                fn $case() {
+                    if !Flavor::$flavor.is_left_out() {
+                        super::$case(&Server::builder().flavor(Flavor::$flavor).start());
+                    }
+                }
+            )+
+        }
+    };
+}
+
+mod answers;
+mod caller;
+mod keeping;
+mod misuse;
+mod slots;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::test_runner::{Config, TestCaseError};
 use tenure_testkit::Server;
-use tenure_testkit::resp::Connection;
 
 use super::batch::Batched;
 use super::resp::{Command, Reply};
 use super::scripts::{self, Script};
 use super::*;
 use crate::core::lease::Lease;
-use crate::core::moment::{Moment, Now};
-use crate::core::shape::Shape;
+use crate::core::moment::Now;
 use crate::core::table::operation::{Lock, Operation, operations};
 use crate::core::table::{Effects, Table};
 use crate::engine::{Queueing, Wakeup};
 use crate::owner::{Entry, Owner};
+use caller::{Caller, convert};
 
 /// The table and the scripts side by side.
 struct Twins {
     table: Table,
-    connection: Connection,
-    ear: Connection,
-    now: Moment,
+    caller: Caller,
     owners: Vec<Owner>,
     about: Arc<About>,
-    client: String,
 }
 
 impl Twins {
     fn new(server: &Server) -> Self {
-        let open = || server.connect().unwrap();
-        let (mut connection, mut ear) = (open(), open());
-        connection.command(&["FLUSHALL"]).unwrap();
-        let client = format!("{:016x}", crate::owner::unique_number());
-        ear.command(&["SUBSCRIBE", &format!("{}{client}", keys::CHANNEL)]).unwrap();
-        // A wake-up that never comes is a difference, to be told soon: it is looked for many times.
-        ear.set_patience(Duration::from_millis(500)).unwrap();
         Self {
             table: Table::default(),
-            connection,
-            ear,
-            now: Moment::from_micros(1_794_768_132_030_839),
+            caller: Caller::new(server),
             owners: (0..5).map(|_| Owner::new()).collect(),
             about: Arc::new(About::this_process()),
-            client,
         }
     }
 
     /// Performs an operation on both, and compares.
     fn perform(&mut self, operation: &Operation) -> Result<(), String> {
         let mut effects = Effects::new();
-        let now = Now { clock: self.now, wall: self.now };
+        let now = Now { clock: self.caller.now, wall: self.caller.now };
         match *operation {
             Operation::Acquire { lock, owner, number, lease, queue } => {
                 let entry = self.entry(owner, number);
@@ -104,7 +120,7 @@ impl Twins {
             Operation::Force { lock, owner } => self.force(lock, owner, now, &mut effects)?,
             Operation::Inspect { .. } => {}
             Operation::Pass { millis, .. } => {
-                self.now = self.now + Duration::from_millis(millis.into());
+                self.caller.pass(Duration::from_millis(millis.into()));
                 return Ok(());
             }
         }
@@ -124,23 +140,6 @@ impl Twins {
         let outcome = batch::read::<O>(lines.first().map(String::as_str));
         let outcome = outcome.map_err(|it| it.to_string())?;
         same("outcome", &outcome, expected)
-    }
-
-    fn send<O: Batched>(&mut self, operation: &O) {
-        self.call(O::script(), operation.name(), |it| operation.arguments(it));
-    }
-
-    /// Within eleven minutes of such use, the key's expiry is put off by an hour at least.
-    fn must_be_kept(&mut self, what: &str, mut make_use: impl FnMut(&mut Self)) {
-        let key = keys::lock(&LockName::new("x").unwrap());
-        make_use(self);
-        self.connection.command(&["PEXPIRE", &key, "60000"]).unwrap();
-        let until = self.now + Duration::from_secs(660);
-        while self.now < until {
-            make_use(self);
-        }
-        let left = convert(self.connection.command(&["PTTL", &key]).unwrap());
-        assert!(matches!(left, Reply::Integer(3_600_000..)), "{what}: {left:?} ms left");
     }
 
     fn force(
@@ -180,7 +179,7 @@ impl Twins {
         let mut expected: Vec<_> = effects.into_iter().map(|(_, wakeup)| wakeup).collect();
         let mut heard = Vec::new();
         for _ in &expected {
-            let message = convert(self.ear.read().map_err(|error| error.to_string())?);
+            let message = convert(self.caller.ear.read().map_err(|error| error.to_string())?);
             let text = message.array().and_then(|words| words.last()?.text()).unwrap_or_default();
             heard.push(subscriber::read(text).ok_or(text)?);
         }
@@ -199,7 +198,7 @@ impl Twins {
         let mut expected = self.table.inspect(&name, now, effects);
         let shown = LockInfo::WAITERS_SHOWN.to_string();
         let values = self.call(&scripts::INSPECT, &name, |command| command.push(&shown));
-        let about = [(self.client.clone(), (*self.about).clone())];
+        let about = [(self.caller.client.clone(), (*self.about).clone())];
         let mut info = records::lock(name, &values.array().ok_or("no array")?[1], &about.into())
             .ok_or("not understood")?;
         // A fence that ran ahead of the clock tells "since" wrong by microseconds.
@@ -218,40 +217,12 @@ impl Twins {
         name: &LockName,
         arguments: impl FnOnce(&mut Command),
     ) -> Reply {
-        let micros = self.now.as_micros();
-        let (seconds, rest) = ((micros / 1_000_000).to_string(), (micros % 1_000_000).to_string());
-        self.connection.command(&["MSET", "test:s", &seconds, "test:us", &rest]).unwrap();
-        let clock = "redis.call('MGET', 'test:s', 'test:us')";
-        let text = script.text.replace("redis.call('TIME')", clock);
-        let mut command = Command::new("EVAL").arg(text).arg("1").arg(keys::lock(name));
-        command.push("nonce");
-        command.push(&self.client);
-        arguments(&mut command);
-        let mut bytes = Vec::new();
-        command.write(&mut bytes);
-        // A command reads like an array of texts.
-        let Ok(Some((Reply::Array(words), _))) = resp::read(&bytes) else { panic!("no command") };
-        let words: Vec<_> = words.iter().filter_map(Reply::text).collect();
-        convert(self.connection.command(&words).unwrap())
+        self.caller.run(script, &[name], arguments)
     }
 
     fn entry(&self, owner: u8, number: u8) -> Entry {
         let number = if owner.is_multiple_of(2) { 0 } else { number + 1 };
         Entry { owner: self.owners[usize::from(owner)], number: number.into() }
-    }
-}
-
-/// A reply as the engine sees it, from one as the test sees it.
-fn convert(reply: tenure_testkit::resp::Reply) -> Reply {
-    use tenure_testkit::resp::Reply as Plain;
-    match reply {
-        Plain::Simple(text) => Reply::Status(text),
-        Plain::Error(text) => Reply::Error(text),
-        Plain::Integer(number) => Reply::Integer(number),
-        Plain::Bulk(Some(bytes)) => Reply::Text(bytes),
-        Plain::Array(Some(replies)) => Reply::Array(replies.into_iter().map(convert).collect()),
-        Plain::Bulk(None) | Plain::Array(None) => Reply::Nil,
-        other => panic!("not of version 2: {other:?}"),
     }
 }
 
@@ -262,21 +233,21 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, expected: &T) -> Re
     Err(format!("another {what}:\n  script {got:?}\n  table  {expected:?}"))
 }
 
-/// 200 sequences, or as many as `PROPTEST_CASES` says, up to 5,000: each takes milliseconds.
+/// 150 sequences, or as many as `PROPTEST_CASES` says, up to 5,000: each takes milliseconds.
 fn config() -> Config {
-    let cases = std::env::var("PROPTEST_CASES").map_or(200, |_| Config::default().cases.min(5_000));
+    let cases = std::env::var("PROPTEST_CASES").map_or(150, |_| Config::default().cases.min(5_000));
     Config { cases, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() }
 }
 
+on_every_server!(the_scripts_do_what_the_table_does, requests_of_one_call_are_served_in_order);
+
 /// I1, I3, I4, I5, I10, as far as the table keeps them.
-#[test]
-fn the_scripts_do_what_the_table_does() {
-    let server = Server::start();
+fn the_scripts_do_what_the_table_does(server: &Server) {
     let mut runner = proptest::test_runner::TestRunner::new(config());
     let result = runner.run(&(0..Lock::ALL.len(), operations()), |(only, operations)| {
         // One lock at a time: the table has one counter of fences for all of them.
         let only = Lock::ALL[only];
-        let mut twins = Twins::new(&server);
+        let mut twins = Twins::new(server);
         for operation in operations.iter().map(|operation| operation.on(only)) {
             twins.perform(&operation).map_err(|difference| {
                 TestCaseError::fail(format!("{operation:?}: {difference}"))
@@ -291,9 +262,7 @@ fn the_scripts_do_what_the_table_does() {
 
 /// I10: in one call over many keys, the plain case does not overtake an earlier request for the
 /// same lock that is not plain.
-#[test]
-fn requests_of_one_call_are_served_in_order() {
-    let server = Server::start();
+fn requests_of_one_call_are_served_in_order(server: &Server) {
     let key = keys::lock(&LockName::new("x").unwrap());
     let text = &scripts::ACQUIRE.text;
     let (first, second) = (Owner::new().to_string(), Owner::new().to_string());
@@ -303,43 +272,4 @@ fn requests_of_one_call_are_served_in_order() {
     let reply = convert(server.connect().unwrap().command(&words).unwrap());
     let lines = batch::lines(reply).unwrap();
     assert!(lines[0].starts_with("1 ") && lines[1].starts_with("2 0 "), "{lines:?}");
-}
-
-/// A key must not expire while its lock is in use, however often and however shortly: what keeps
-/// it is said every ten minutes, not at every call.
-#[test]
-fn a_lock_in_steady_use_is_kept() {
-    let server = Server::start();
-    let mut twins = Twins::new(&server);
-    let name = LockName::new("x").unwrap();
-    let request = AcquireRequest {
-        name: name.clone(),
-        entry: Entry { owner: Owner::new(), number: 0 },
-        shape: Shape::mutex(),
-        lease: Lease::DEFAULT,
-        about: twins.about.clone(),
-        queue: None,
-    };
-    let renewal = Renewal { name: name.clone(), owner: request.entry.owner, lease: Lease::DEFAULT };
-    let release = ReleaseRequest::new(name, request.entry);
-    for step in [Duration::from_secs(20), Duration::from_secs(540)] {
-        twins.must_be_kept("acquire and release", |twins| {
-            twins.send(&request);
-            twins.send(&release);
-            twins.now = twins.now + step;
-        });
-    }
-    twins.send(&request);
-    twins.must_be_kept("renew", |twins| {
-        twins.now = twins.now + Duration::from_secs(20);
-        twins.send(&renewal);
-    });
-    twins.send(&release);
-    // A clock that is set back: the fence runs ahead of it for an hour.
-    twins.now = Moment::from_micros(twins.now.as_micros() - 3_600_000_000);
-    twins.must_be_kept("acquire and release by a clock set back", |twins| {
-        twins.send(&request);
-        twins.send(&release);
-        twins.now = twins.now + Duration::from_secs(20);
-    });
 }

@@ -23,13 +23,21 @@ const REFUSALS: &[&str] = &[
     "WRONGTYPE",
 ];
 
+/// Of these, what a script can also meet at any of its commands. It may have served other locks of
+/// the same call by then.
+const MIDWAY: &[&str] = &["NOPERM", "WRONGTYPE"];
+
 /// The server answered a script with an error.
 pub(super) fn of_server(error: &str) -> Trouble {
     let what = format!("the server said: {error}");
     let code = error.split(' ').next().unwrap_or_default();
     // Scripts look before they write. Older servers put the code of what stopped a script into the
     // text, behind a dash.
-    let is_refusal = |it: &&str| code == *it || error.contains(&format!(" -{it} "));
+    let is_within_script = error.contains("user_script");
+    let is_refusal = |it: &&str| {
+        let is_named = code == *it || error.contains(&format!(" -{it} "));
+        is_named && !(is_within_script && MIDWAY.contains(it))
+    };
     if REFUSALS.iter().any(is_refusal) { Trouble::refused(what) } else { Trouble::unknown(what) }
 }
 
@@ -47,5 +55,8 @@ mod tests {
         let older = "ERR Error running script (call to f_12): @user_script:9: -READONLY You can't";
         assert!(!of_server(older).is_unknown());
         assert!(of_server("ERR user_script:3: attempt to index a nil value").is_unknown());
+        assert!(!of_server("WRONGTYPE tenure:{x}:q holds a string").is_unknown());
+        let midway = "WRONGTYPE Operation against a key script: 0430, on @user_script:251.";
+        assert!(of_server(midway).is_unknown());
     }
 }

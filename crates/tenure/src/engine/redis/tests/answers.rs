@@ -1,0 +1,234 @@
+//! Every answer that a script's header promises is given; and whatever it is, the same call sent
+//! again changes nothing more (I5).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_testkit::Server;
+
+use super::super::batch::Batched;
+use super::super::{keys, scripts};
+use super::caller::Caller;
+use super::slots;
+use crate::core::lease::Lease;
+use crate::core::name::LockName;
+use crate::core::shape::{Kind, Shape};
+use crate::engine::{AcquireRequest, CancelRequest, Queueing, ReleaseRequest, Renewal};
+use crate::info::About;
+use crate::owner::{Entry, Owner};
+
+const LEASE: Duration = Duration::from_secs(30);
+
+pub(super) fn name(text: &str) -> LockName {
+    LockName::new(text).unwrap()
+}
+
+/// Asks for a mutex, without waiting: the plain case.
+pub(super) fn acquire(lock: &str, owner: Owner) -> AcquireRequest {
+    AcquireRequest {
+        name: name(lock),
+        entry: Entry { owner, number: 0 },
+        shape: Shape::mutex(),
+        lease: Lease::new(LEASE).unwrap(),
+        about: Arc::new(About::this_process()),
+        queue: None,
+    }
+}
+
+/// The same, and waits.
+pub(super) fn waiting(request: AcquireRequest) -> AcquireRequest {
+    let queue = Queueing { heartbeat: LEASE, claim: LEASE, fences: 1 };
+    AcquireRequest { queue: Some(queue), ..request }
+}
+
+/// The same, of a semaphore with three permits.
+pub(super) fn permits(request: AcquireRequest, permits: u32) -> AcquireRequest {
+    AcquireRequest { shape: Shape::new(Kind::Semaphore, 3, permits).unwrap(), ..request }
+}
+
+pub(super) fn renewal(lock: &str, owner: Owner) -> Renewal {
+    Renewal { name: name(lock), owner, lease: Lease::new(LEASE).unwrap() }
+}
+
+pub(super) fn release(lock: &str, owner: Owner) -> ReleaseRequest {
+    ReleaseRequest::new(name(lock), Entry { owner, number: 0 })
+}
+
+pub(super) fn cancel(lock: &str, owner: Owner) -> CancelRequest {
+    CancelRequest { name: name(lock), entry: Entry { owner, number: 0 } }
+}
+
+on_every_server!(
+    acquire_gives_every_answer,
+    renew_gives_every_answer,
+    release_gives_every_answer,
+    cancel_gives_every_answer,
+    inspect_gives_every_answer,
+    force_gives_every_answer,
+);
+
+/// Collects the answers of one script.
+struct Answers {
+    caller: Caller,
+    seen: BTreeSet<String>,
+}
+
+impl Answers {
+    fn new(server: &Server) -> Self {
+        let mut caller = Caller::new(server);
+        caller.say(&["SET", &keys::lock(&name("taken")), "somebody else's"]);
+        Self { caller, seen: BTreeSet::new() }
+    }
+
+    /// Sends it twice; the second time it changes nothing. Its first answer.
+    fn send<O: Batched>(&mut self, operation: &O) -> String {
+        let answer = self.caller.call(&[operation]).remove(0);
+        let state = self.caller.state();
+        self.caller.call(&[operation]);
+        assert_eq!(self.caller.state(), state, "sent again after {answer}");
+        answer
+    }
+
+    /// The same, and takes note of the answer.
+    fn note<O: Batched>(&mut self, operation: &O) -> String {
+        let answer = self.send(operation);
+        self.seen.insert(kind(&answer));
+        answer
+    }
+
+    /// All that was promised was seen, and nothing else.
+    fn check(&self, script: &str) {
+        assert_eq!(self.seen, promised(script));
+    }
+}
+
+/// What an answer is, without its particulars.
+fn kind(answer: &str) -> String {
+    let word = answer.split(' ').next().unwrap_or_default();
+    if word.starts_with('-') { "-error".to_owned() } else { word.to_owned() }
+}
+
+/// The answers that a header promises: each is in quotes.
+fn promised(script: &str) -> BTreeSet<String> {
+    let header = slots::header(script);
+    let (_, returns) = header.split_once("Returns ").expect("a header says what is returned");
+    returns.split('"').skip(1).step_by(2).map(kind).collect()
+}
+
+fn acquire_gives_every_answer(server: &Server) {
+    let mut answers = Answers::new(server);
+    let (first, second) = (Owner::new(), Owner::new());
+    answers.note(&acquire("x", first));
+    answers.note(&acquire("x", second));
+    let queued = answers.note(&waiting(acquire("x", second)));
+    assert!(queued.starts_with("2 0 30000000 "), "{queued}");
+    let other = answers.note(&permits(acquire("x", second), 1));
+    assert_eq!(other, "4 m1");
+    answers.note(&permits(acquire("y", first), 1));
+    let upgrade = answers.note(&permits(acquire("y", first), 2));
+    assert_eq!(upgrade, "5 1");
+    let error = answers.note(&acquire("taken", first));
+    assert!(error.starts_with("-WRONGTYPE "), "{error}");
+    answers.check(slots::ACQUIRE);
+}
+
+fn renew_gives_every_answer(server: &Server) {
+    let mut answers = Answers::new(server);
+    let owner = Owner::new();
+    answers.note(&renewal("x", owner));
+    answers.send(&acquire("x", owner));
+    answers.caller.pass(LEASE / 3);
+    assert_eq!(answers.note(&renewal("x", owner)), "1");
+    answers.note(&renewal("taken", owner));
+    answers.check(slots::RENEW);
+    answers.caller.pass(LEASE);
+    assert_eq!(answers.note(&renewal("x", owner)), "0", "its lease has ended");
+}
+
+fn release_gives_every_answer(server: &Server) {
+    let mut answers = Answers::new(server);
+    let owner = Owner::new();
+    let enter = |number| {
+        let entry = Entry { owner, number };
+        AcquireRequest { entry, ..acquire("x", owner) }
+    };
+    let leave = |number| ReleaseRequest { entry: Entry { owner, number }, ..release("x", owner) };
+    answers.send(&enter(1));
+    answers.send(&enter(2));
+    // "The number of entries that remain" is the one promise that is not in quotes.
+    assert_eq!(answers.send(&leave(1)), "1");
+    assert_eq!(answers.send(&leave(2)), "0");
+    assert_eq!(answers.note(&leave(2)), "none");
+    answers.send(&acquire("x", owner));
+    assert_eq!(answers.send(&release("x", owner)), "0", "the plain case");
+    answers.note(&release("taken", owner));
+    answers.check(slots::RELEASE);
+}
+
+fn cancel_gives_every_answer(server: &Server) {
+    let mut answers = Answers::new(server);
+    let (first, second) = (Owner::new(), Owner::new());
+    answers.send(&acquire("x", first));
+    let held = answers.caller.state();
+    answers.send(&waiting(acquire("x", second)));
+    answers.note(&cancel("x", second));
+    assert_eq!(answers.caller.state(), held, "the queue is left without a trace");
+    answers.note(&cancel("x", first));
+    assert!(answers.send(&acquire("x", second)).starts_with("1 "), "given back");
+    answers.note(&cancel("taken", first));
+    answers.check(slots::CANCEL);
+}
+
+/// What a lock is told as, by the number of holders, waiters and waiters shown.
+fn inspect_gives_every_answer(server: &Server) {
+    let mut answers = Answers::new(server);
+    let owners: Vec<_> = (0..3).map(|_| Owner::new()).collect();
+    answers.send(&acquire("m", owners[0]));
+    answers.send(&waiting(acquire("m", owners[1])));
+    answers.send(&waiting(acquire("m", owners[2])));
+    answers.send(&permits(acquire("s", owners[0]), 1));
+    answers.send(&permits(acquire("s", owners[1]), 2));
+    let names = ["free", "m", "taken", "s"].map(name);
+    let state = answers.caller.state();
+    let names: Vec<_> = names.iter().collect();
+    let reply = answers.caller.run(&scripts::INSPECT, &names, |command| command.push("1"));
+    assert_eq!(answers.caller.state(), state, "to look changes nothing");
+    let [nonce, locks @ ..] = reply.array().unwrap() else { panic!("{reply:?}") };
+    assert_eq!((nonce.text(), locks.len()), (Some("nonce"), 4));
+    let told = |index: usize| {
+        let [kind, holders, waiting, shown, record] = locks[index].array().unwrap() else {
+            panic!("{reply:?}")
+        };
+        assert_eq!(record.text(), Some(""));
+        let count = |list: &super::Reply| list.array().unwrap().len();
+        (kind.text().unwrap(), count(holders), waiting.number().unwrap(), count(shown))
+    };
+    assert_eq!(told(0), ("", 0, 0, 0));
+    assert_eq!(told(1), ("m1", 1, 2, 1));
+    assert!(matches!(&locks[2], super::Reply::Error(it) if it.starts_with("WRONGTYPE")));
+    assert_eq!(told(3), ("s3", 2, 0, 0));
+}
+
+fn force_gives_every_answer(server: &Server) {
+    let mut answers = Answers::new(server);
+    let (owner, other) = (Owner::new(), Owner::new());
+    let caller = &mut answers.caller;
+    caller.call(&[&acquire("x", owner)]);
+    let mut force = |lock: &str, expected: &str| {
+        let before = caller.state();
+        let reply = caller.run(&scripts::FORCE, &[&name(lock)], |command| {
+            [expected, "host 1 program why", "60000"].iter().for_each(|it| command.push(it));
+        });
+        let answer = reply.array().unwrap()[1].clone();
+        let taken = answer.array().map(|owners| {
+            owners.iter().map(|it| it.text().unwrap().to_owned()).collect::<Vec<_>>()
+        });
+        let changes = caller.state() != before;
+        (taken, changes)
+    };
+    assert_eq!(force("x", &other.to_string()), (Some(vec![]), false), "not the one expected");
+    assert_eq!(force("x", ""), (Some(vec![owner.to_string()]), true));
+    assert_eq!(force("x", ""), (Some(vec![]), false), "sent again, and nobody holds it");
+    assert_eq!(force("taken", ""), (None, false));
+}

@@ -1,0 +1,135 @@
+//! A client that calls scripts one by one, at a time that the test tells, and sees every key.
+//!
+//! Only the server's clock is replaced, by keys that the test sets; all else is the scripts as they are.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tenure_testkit::Server;
+use tenure_testkit::resp::Connection;
+use tenure_testkit::resp::Reply as Plain;
+
+use super::super::batch::{self, Batched};
+use super::super::keys;
+use super::super::resp::{self, Command, Reply};
+use super::super::scripts::Script;
+use crate::core::moment::Moment;
+use crate::core::name::LockName;
+
+/// The keys of the clock.
+const CLOCK: [&str; 2] = ["test:s", "test:us"];
+
+pub(super) struct Caller {
+    connection: Connection,
+    /// Hears of grants: a client that nobody hears is passed over.
+    pub(super) ear: Connection,
+    pub(super) client: String,
+    pub(super) now: Moment,
+}
+
+/// Every key but the clock's, as the server would write it down.
+pub(super) type State = BTreeMap<String, Vec<u8>>;
+
+impl Caller {
+    /// A client of a server that holds nothing.
+    pub(super) fn new(server: &Server) -> Self {
+        let open = || server.connect().unwrap();
+        let (mut connection, mut ear) = (open(), open());
+        connection.command(&["FLUSHALL"]).unwrap();
+        let client = format!("{:016x}", crate::owner::unique_number());
+        ear.command(&["SUBSCRIBE", &format!("{}{client}", keys::CHANNEL)]).unwrap();
+        // A wake-up that never comes is a difference, to be told soon: it is looked for many times.
+        ear.set_patience(Duration::from_millis(500)).unwrap();
+        let now = Moment::from_micros(1_794_768_132_030_839);
+        Self { connection, ear, client, now }
+    }
+
+    pub(super) fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+    }
+
+    /// Says one thing to the server.
+    pub(super) fn say(&mut self, words: &[&str]) -> Plain {
+        self.connection.command(words).unwrap()
+    }
+
+    /// The lines of the answer to these operations, sent as one call.
+    pub(super) fn call<O: Batched>(&mut self, operations: &[&O]) -> Vec<String> {
+        self.try_call(operations).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same, or the error that came in the place of all lines.
+    pub(super) fn try_call<O: Batched>(
+        &mut self,
+        operations: &[&O],
+    ) -> Result<Vec<String>, String> {
+        let names: Vec<_> = operations.iter().map(|it| it.name()).collect();
+        let reply = self.run(O::script(), &names, |command| {
+            operations.iter().for_each(|operation| operation.arguments(command));
+        });
+        let failed = format!("the whole call failed: {reply:?}");
+        batch::lines(reply).map_err(|_| failed)
+    }
+
+    /// Runs a script on some locks.
+    pub(super) fn run(
+        &mut self,
+        script: &Script,
+        names: &[&LockName],
+        arguments: impl FnOnce(&mut Command),
+    ) -> Reply {
+        let micros = self.now.as_micros();
+        let (seconds, rest) = ((micros / 1_000_000).to_string(), (micros % 1_000_000).to_string());
+        self.say(&["MSET", CLOCK[0], &seconds, CLOCK[1], &rest]);
+        let clock = format!("redis.call('MGET', '{}', '{}')", CLOCK[0], CLOCK[1]);
+        let text = script.text.replace("redis.call('TIME')", &clock);
+        let mut command = Command::new("EVAL").arg(text).arg(names.len().to_string());
+        names.iter().for_each(|name| command.push(keys::lock(name)));
+        command.push("nonce");
+        command.push(&self.client);
+        arguments(&mut command);
+        let words = words(&command);
+        convert(self.connection.command(&words).unwrap())
+    }
+
+    /// Every key as it is.
+    pub(super) fn state(&mut self) -> State {
+        let mut keys = self.keys();
+        keys.retain(|key| !CLOCK.contains(&key.as_str()));
+        keys.into_iter().map(|key| (key.clone(), self.dump(&key))).collect()
+    }
+
+    /// What the server would write down of a key.
+    pub(super) fn dump(&mut self, key: &str) -> Vec<u8> {
+        match self.say(&["DUMP", key]) {
+            Plain::Bulk(Some(bytes)) => bytes,
+            other => panic!("{key} is not there: {other:?}"),
+        }
+    }
+
+    fn keys(&mut self) -> Vec<String> {
+        let Plain::Array(Some(keys)) = self.say(&["KEYS", "*"]) else { panic!("no list of keys") };
+        keys.iter().filter_map(Plain::text).collect()
+    }
+}
+
+/// The words of a command: it reads like an array of texts.
+pub(super) fn words(command: &Command) -> Vec<String> {
+    let mut bytes = Vec::new();
+    command.write(&mut bytes);
+    let Ok(Some((Reply::Array(words), _))) = resp::read(&bytes) else { panic!("no command") };
+    words.iter().filter_map(Reply::text).map(str::to_owned).collect()
+}
+
+/// A reply as the engine sees it, from one as the test sees it.
+pub(super) fn convert(reply: Plain) -> Reply {
+    match reply {
+        Plain::Simple(text) => Reply::Status(text),
+        Plain::Error(text) => Reply::Error(text),
+        Plain::Integer(number) => Reply::Integer(number),
+        Plain::Bulk(Some(bytes)) => Reply::Text(bytes),
+        Plain::Array(Some(replies)) => Reply::Array(replies.into_iter().map(convert).collect()),
+        Plain::Bulk(None) | Plain::Array(None) => Reply::Nil,
+        other => panic!("not of version 2: {other:?}"),
+    }
+}

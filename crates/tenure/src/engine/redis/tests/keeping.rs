@@ -1,0 +1,122 @@
+//! How long keys are kept, and what becomes of a lock whose keys are gone.
+
+use tenure_testkit::Server;
+use tenure_testkit::resp::Reply as Plain;
+
+use super::answers::{acquire, cancel, permits, release, renewal, waiting};
+use super::caller::Caller;
+use super::*;
+use crate::core::moment::Moment;
+
+on_every_server!(
+    a_lock_that_expired_is_free_and_its_fence_grows,
+    a_lock_that_expired_midway_ends_where_it_was,
+    whoever_still_waits_or_holds_keeps_every_key,
+    a_lock_in_steady_use_is_kept,
+);
+
+const HOUR: i64 = 3_600_000;
+
+/// Lets every key of the server expire, and sees them gone.
+fn let_expire(caller: &mut Caller) {
+    for key in caller.state().into_keys() {
+        caller.say(&["PEXPIRE", &key, "1"]);
+        while caller.say(&["EXISTS", &key]) == Plain::Integer(1) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn fence(line: &str) -> u64 {
+    line.strip_prefix("1 ").unwrap().split(' ').next().unwrap().parse().unwrap()
+}
+
+/// I3, I4.
+fn a_lock_that_expired_is_free_and_its_fence_grows(server: &Server) {
+    let mut caller = Caller::new(server);
+    let [first, second, third] = std::array::from_fn(|_| Owner::new());
+    let old = fence(&caller.call(&[&acquire("x", first)])[0]);
+    caller.call(&[&waiting(acquire("x", second))]);
+    let_expire(&mut caller);
+    caller.pass(Duration::from_millis(1));
+    assert_eq!(caller.call(&[&renewal("x", first)]), ["0"], "not made again");
+    assert_eq!(caller.call(&[&release("x", first)]), ["none"]);
+    assert_eq!(caller.call(&[&cancel("x", second)]), ["0"]);
+    assert!(caller.state().is_empty(), "asking for what is gone makes nothing");
+    let new = fence(&caller.call(&[&acquire("x", third)])[0]);
+    assert!(new > old, "{new} after {old}");
+}
+
+/// A holder and a waiter of a semaphore; everything is gone between two of their steps.
+fn a_lock_that_expired_midway_ends_where_it_was(server: &Server) {
+    let mut caller = Caller::new(server);
+    let [first, second] = std::array::from_fn(|_| Owner::new());
+    let ask = |owner| waiting(permits(acquire("x", owner), 2));
+    for _ in 0..2 {
+        fence(&caller.call(&[&ask(first)])[0]);
+        assert!(caller.call(&[&ask(second)])[0].starts_with("2 0 "));
+        let_expire(&mut caller);
+        // The waiter asks again, and is the only one; the former holder waits behind it.
+        fence(&caller.call(&[&ask(second)])[0]);
+        assert!(caller.call(&[&ask(first)])[0].starts_with("2 0 "));
+        assert_eq!(caller.call(&[&release("x", second)]), ["0"]);
+        assert_eq!(caller.call(&[&release("x", first)]), ["0"], "handed over");
+        assert_eq!(caller.call(&[&release("x", first)]), ["none"]);
+    }
+}
+
+/// Uses a lock for a quarter of an hour. Whatever was left of the time its keys are kept for, an
+/// hour is left in the end.
+fn must_be_kept(caller: &mut Caller, what: &str, mut make_use: impl FnMut(&mut Caller)) {
+    make_use(caller);
+    let keys: Vec<_> = caller.state().into_keys().collect();
+    for key in &keys {
+        caller.say(&["PEXPIRE", key, "60000"]);
+    }
+    let until = caller.now + Duration::from_secs(900);
+    while caller.now < until {
+        make_use(caller);
+    }
+    for key in &keys {
+        let left = caller.say(&["PTTL", key]);
+        assert!(matches!(left, Plain::Integer(HOUR..)), "{what}: {key} has {left:?} ms left");
+    }
+}
+
+/// I7, I10: a wait or a hold has no end of its own, so no key of a lock may expire before another.
+fn whoever_still_waits_or_holds_keeps_every_key(server: &Server) {
+    let [first, second] = std::array::from_fn(|_| Owner::new());
+    let mutex = |owner| waiting(acquire("x", owner));
+    let semaphore = |owner| waiting(permits(acquire("x", owner), 2));
+    for ask in [&mutex as &dyn Fn(Owner) -> AcquireRequest, &semaphore] {
+        let mut caller = Caller::new(server);
+        caller.call(&[&ask(first)]);
+        caller.call(&[&ask(second)]);
+        must_be_kept(&mut caller, "watchdog and heartbeat", |caller| {
+            assert_eq!(caller.call(&[&renewal("x", first)]), ["1"], "the watchdog");
+            assert!(caller.call(&[&ask(second)])[0].starts_with("2 0 "), "the heartbeat");
+            caller.pass(Duration::from_secs(5));
+        });
+    }
+}
+
+/// A lock that is acquired and released all the time is never told for how long to live but every
+/// ten minutes: that must be enough, also when the clock was set back and the fence runs ahead.
+fn a_lock_in_steady_use_is_kept(server: &Server) {
+    let mut caller = Caller::new(server);
+    let owner = Owner::new();
+    let use_shortly = |caller: &mut Caller, step| {
+        caller.call(&[&acquire("x", owner)]);
+        caller.call(&[&release("x", owner)]);
+        caller.pass(Duration::from_secs(step));
+    };
+    must_be_kept(&mut caller, "often", |caller| use_shortly(caller, 20));
+    must_be_kept(&mut caller, "seldom", |caller| use_shortly(caller, 540));
+    caller.now = Moment::from_micros(caller.now.as_micros() - 7_200_000_000);
+    must_be_kept(&mut caller, "by a clock set back", |caller| use_shortly(caller, 20));
+    caller.call(&[&acquire("x", owner)]);
+    must_be_kept(&mut caller, "held", |caller| {
+        caller.pass(Duration::from_secs(5));
+        assert_eq!(caller.call(&[&renewal("x", owner)]), ["1"]);
+    });
+}

@@ -1,0 +1,215 @@
+//! Somebody else's key in the place of one of ours: an answer says so, nothing is changed, and the
+//! other locks of the same call are served. Or the script does not need that key, and leaves it be.
+
+use std::collections::BTreeMap;
+
+use tenure_testkit::Server;
+use tenure_testkit::resp::Reply as Plain;
+
+use super::super::{keys, scripts};
+use super::answers::{acquire, cancel, name, permits, release, renewal, waiting};
+use super::caller::Caller;
+use super::*;
+
+on_every_server!(a_foreign_key_is_named_and_nothing_is_changed, one_foreign_key_spoils_no_batch,);
+
+/// How a lock is used when one of its keys turns out to be somebody else's.
+#[derive(Clone, Copy, Debug)]
+enum Use {
+    Free,
+    Held,
+    Contended,
+    Shared,
+}
+
+/// What is done to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    Acquire,
+    Enter,
+    Wait,
+    Share,
+    Renew,
+    Release,
+    Cancel,
+    Inspect,
+    Force,
+}
+
+const USES: [Use; 4] = [Use::Free, Use::Held, Use::Contended, Use::Shared];
+const DEEDS: [Deed; 9] = [
+    Deed::Acquire,
+    Deed::Enter,
+    Deed::Wait,
+    Deed::Share,
+    Deed::Renew,
+    Deed::Release,
+    Deed::Cancel,
+    Deed::Inspect,
+    Deed::Force,
+];
+
+/// A key of each type.
+const FOREIGN: [(&str, &[&str]); 5] = [
+    ("string", &["SET", "", "theirs"]),
+    ("list", &["RPUSH", "", "theirs"]),
+    ("set", &["SADD", "", "theirs"]),
+    ("zset", &["ZADD", "", "1", "theirs"]),
+    ("hash", &["HSET", "", "theirs", "1"]),
+];
+
+/// A lock `x` in use, by owners that are made once.
+struct Scene {
+    caller: Caller,
+    owners: [Owner; 3],
+}
+
+impl Scene {
+    fn new(server: &Server) -> Self {
+        Self { caller: Caller::new(server), owners: std::array::from_fn(|_| Owner::new()) }
+    }
+
+    fn set(&mut self, state: Use) {
+        self.caller.say(&["FLUSHALL"]);
+        let [first, second, third] = self.owners;
+        match state {
+            Use::Free => {}
+            Use::Held => drop(self.caller.call(&[&acquire("x", first)])),
+            Use::Contended => {
+                self.caller.call(&[&acquire("x", first)]);
+                self.caller.call(&[&waiting(acquire("x", second))]);
+            }
+            Use::Shared => {
+                for owner in [first, second, third] {
+                    self.caller.call(&[&waiting(permits(acquire("x", owner), 2))]);
+                }
+            }
+        }
+    }
+
+    /// The answer, or the error in its place.
+    fn perform(&mut self, deed: Deed) -> Result<(), String> {
+        let (x, [first, _, third]) = (name("x"), self.owners);
+        let caller = &mut self.caller;
+        let lines = match deed {
+            Deed::Acquire => caller.try_call(&[&acquire("x", third)]),
+            Deed::Enter => caller.try_call(&[&acquire("x", first)]),
+            Deed::Wait => caller.try_call(&[&waiting(acquire("x", third))]),
+            Deed::Share => caller.try_call(&[&waiting(permits(acquire("x", third), 1))]),
+            Deed::Renew => caller.try_call(&[&renewal("x", first)]),
+            Deed::Release => caller.try_call(&[&release("x", first)]),
+            Deed::Cancel => caller.try_call(&[&cancel("x", first)]),
+            Deed::Inspect => {
+                return second(caller.run(&scripts::INSPECT, &[&x], |it| it.push("9")));
+            }
+            Deed::Force => {
+                return second(caller.run(&scripts::FORCE, &[&x], |command| {
+                    ["", "host 1 program why", "60000"].iter().for_each(|it| command.push(it));
+                }));
+            }
+        };
+        lines?[0].strip_prefix('-').map_or(Ok(()), |error| Err(error.to_owned()))
+    }
+
+    /// Does it where a key is somebody else's; what is wrong with that.
+    fn try_on(&mut self, key: &str, deed: Deed, is_needed: bool) -> Result<(), String> {
+        let before = self.caller.state();
+        let outcome = self.perform(deed);
+        let after = self.caller.state();
+        if after.get(key) != before.get(key) {
+            return Err("it was overwritten".into());
+        }
+        match outcome {
+            Ok(()) if is_needed => Err("it went unnoticed".into()),
+            Ok(()) => Ok(()),
+            Err(error) if !error.starts_with("WRONGTYPE") => Err(error),
+            Err(_) if after != before => Err("refused, but something was changed".into()),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Every key that a lock can have, with its type, as the scripts make them.
+    fn all_keys(&mut self) -> BTreeMap<String, String> {
+        let mut types = BTreeMap::new();
+        for state in USES {
+            self.set(state);
+            self.perform(Deed::Inspect).unwrap();
+            self.note_types(&mut types);
+            self.perform(Deed::Force).unwrap();
+            self.note_types(&mut types);
+        }
+        types
+    }
+
+    fn note_types(&mut self, types: &mut BTreeMap<String, String>) {
+        for key in self.caller.state().into_keys() {
+            let kind = self.caller.say(&["TYPE", &key]).text().unwrap();
+            types.insert(key, kind);
+        }
+    }
+}
+
+/// What an array says after the nonce.
+fn second(reply: Reply) -> Result<(), String> {
+    match reply.array().and_then(|values| values.get(1)) {
+        Some(Reply::Error(error)) => Err(error.clone()),
+        Some(_) => Ok(()),
+        None => Err(format!("the whole call failed: {reply:?}")),
+    }
+}
+
+fn put(caller: &mut Caller, key: &str, words: &[&str]) {
+    caller.say(&["DEL", key]);
+    let words: Vec<_> = words.iter().map(|word| if word.is_empty() { key } else { word }).collect();
+    assert!(!matches!(caller.say(&words), Plain::Error(_)), "{words:?}");
+}
+
+fn a_foreign_key_is_named_and_nothing_is_changed(server: &Server) {
+    let mut scene = Scene::new(server);
+    let keys = scene.all_keys();
+    assert_eq!(keys.len(), 6, "the lock, its queue, its holders and its record: {keys:?}");
+    let mut wrong = Vec::new();
+    for (key, right) in &keys {
+        for (kind, words) in FOREIGN.iter().filter(|(kind, _)| kind != right) {
+            for (state, deed) in USES.iter().flat_map(|it| DEEDS.map(|deed| (*it, deed))) {
+                scene.set(state);
+                let is_in_use = scene.caller.state().contains_key(key);
+                put(&mut scene.caller, key, words);
+                let is_needed = is_needed(key, right, is_in_use, deed);
+                if let Err(why) = scene.try_on(key, deed, is_needed) {
+                    wrong.push(format!("{deed:?} of a {state:?} lock, {key} a {kind}: {why}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Whether a script cannot do without the key: the lock itself; what a lock in use has; and the
+/// record, for those who read or write it.
+fn is_needed(key: &str, right: &str, is_in_use: bool, deed: Deed) -> bool {
+    let is_lock = key == keys::lock(&name("x"));
+    let is_record = right == "string";
+    is_lock || is_in_use || is_record && matches!(deed, Deed::Inspect | Deed::Force)
+}
+
+/// The lock in the middle has somebody else's key in its place.
+fn one_foreign_key_spoils_no_batch(server: &Server) {
+    let mut caller = Caller::new(server);
+    put(&mut caller, &keys::lock(&name("b")), FOREIGN[0].1);
+    let owner = Owner::new();
+    let kinds = |lines: Vec<String>| {
+        lines.iter().map(|line| line[..1].to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    let all = ["a", "b", "c"];
+    // With a note it is not the plain case.
+    for note in [None, Some("a note".into())] {
+        let about = Arc::new(About { note, ..About::this_process() });
+        let request = |lock| AcquireRequest { about: about.clone(), ..acquire(lock, owner) };
+        let acquires = all.map(request);
+        assert_eq!(kinds(caller.call(&acquires.each_ref())), "1 - 1");
+        assert_eq!(kinds(caller.call(&all.map(|it| renewal(it, owner)).each_ref())), "1 - 1");
+        assert_eq!(kinds(caller.call(&all.map(|it| release(it, owner)).each_ref())), "0 - 0");
+        assert_eq!(kinds(caller.call(&all.map(|it| cancel(it, owner)).each_ref())), "0 - 0");
+    }
+}

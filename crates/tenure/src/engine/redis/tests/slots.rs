@@ -1,0 +1,98 @@
+//! What a script takes, three times: by its header, by its body, and by what the engine sends.
+
+use std::collections::BTreeSet;
+
+use super::super::batch::Batched;
+use super::super::resp::Command;
+use super::answers::{acquire, cancel, release, renewal};
+use super::caller::words;
+use crate::owner::Owner;
+
+pub(super) const ACQUIRE: &str = include_str!("../lua/acquire.lua");
+pub(super) const RENEW: &str = include_str!("../lua/renew.lua");
+pub(super) const RELEASE: &str = include_str!("../lua/release.lua");
+pub(super) const CANCEL: &str = include_str!("../lua/cancel.lua");
+const INSPECT: &str = include_str!("../lua/inspect.lua");
+const FORCE: &str = include_str!("../lua/force.lua");
+const LOCK: &str = include_str!("../lua/lock.lua");
+
+/// Every call carries these, whether the script needs them or not: all are called in one way.
+const COMMON: [&str; 2] = ["ARGV[1]", "ARGV[2]"];
+
+/// The contract of a script: the comment that it begins with, as one line.
+pub(super) fn header(script: &str) -> String {
+    let lines = script.lines().map_while(|line| line.strip_prefix("--"));
+    lines.map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+fn body(script: &str) -> String {
+    let lines = script.lines().map(|line| line.split("--").next().unwrap_or_default());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The slots of that table that a text names, such as `ARGV[3]` and `ARGV[i * 2 + 1]`.
+fn slots(text: &str, table: &str) -> BTreeSet<String> {
+    let opening = format!("{table}[");
+    let parts = text.split(&opening).skip(1);
+    let index = |part: &str| format!("{table}[{}]", part.split(']').next().unwrap_or_default());
+    parts.map(index).collect()
+}
+
+/// How many arguments the header lists for each lock: "a, b, and what else".
+fn listed_for_each_lock(header: &str) -> usize {
+    let Some((_, list)) = header.split_once("for each lock:") else { return 0 };
+    let list = list.split("Returns").next().unwrap_or_default();
+    let items: Vec<_> = list.split(", ").collect();
+    let last = items.iter().position(|item| item.starts_with("and "));
+    last.map_or(items.len(), |last| last + 1)
+}
+
+/// The slots of a body that has so many arguments for each lock, behind the common two.
+fn used_for_each_lock(count: usize) -> BTreeSet<String> {
+    let slot = |at: usize| match (at + 3).checked_sub(count) {
+        Some(0) => format!("ARGV[i * {count}]"),
+        Some(more) => format!("ARGV[i * {count} + {more}]"),
+        None => format!("ARGV[i * {count} - {}]", count - at - 3),
+    };
+    (0..count).map(slot).collect()
+}
+
+#[test]
+fn the_header_of_each_script_names_the_slots_of_its_body() {
+    for script in [ACQUIRE, RENEW, RELEASE, CANCEL, INSPECT, FORCE] {
+        let (header, body) = (header(script), body(script));
+        let mut named = slots(&header, "ARGV");
+        assert!(COMMON.iter().all(|slot| named.remove(*slot)), "{header}");
+        let each = listed_for_each_lock(&header);
+        named.extend(used_for_each_lock(each));
+        let mut used = slots(&body, "ARGV");
+        used.retain(|slot| !COMMON.contains(&slot.as_str()));
+        assert_eq!(named, used, "{header}");
+        check_keys(&header, &body);
+    }
+    assert_eq!(slots(&body(LOCK), "ARGV"), BTreeSet::new(), "what a lock is takes no arguments");
+}
+
+/// A script for many locks looks at all of `KEYS`, one for a single lock at the first alone.
+fn check_keys(header: &str, body: &str) {
+    let named = slots(header, "KEYS");
+    let is_for_many = named == BTreeSet::from(["KEYS[i]".to_owned()]);
+    let looks_at_all = body.contains("#KEYS") || body.contains("ipairs(KEYS)");
+    assert_eq!(is_for_many, looks_at_all, "{header}");
+    let used = slots(body, "KEYS");
+    assert!(used.iter().all(|slot| named.contains(slot)), "{used:?} in {header}");
+}
+
+#[test]
+fn the_engine_sends_what_the_header_of_each_script_lists() {
+    fn sent(operation: &impl Batched) -> usize {
+        let mut command = Command::new("EVAL");
+        operation.arguments(&mut command);
+        words(&command).len() - 1
+    }
+    let owner = Owner::new();
+    assert_eq!(sent(&acquire("x", owner)), listed_for_each_lock(&header(ACQUIRE)));
+    assert_eq!(sent(&renewal("x", owner)), listed_for_each_lock(&header(RENEW)));
+    assert_eq!(sent(&release("x", owner)), listed_for_each_lock(&header(RELEASE)));
+    assert_eq!(sent(&cancel("x", owner)), listed_for_each_lock(&header(CANCEL)));
+}

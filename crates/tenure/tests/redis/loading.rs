@@ -1,0 +1,147 @@
+//! A server that reads its data back, and answers LOADING meanwhile.
+//!
+//! It is made slow at that by a setting; the lock is the last it reads.
+
+use std::time::Duration;
+
+use tenure::{Error, Guard, Released, Tenure};
+use tenure_testkit::resp::Reply;
+use tenure_testkit::{Flavor, Server};
+use tokio::task::JoinSet;
+
+use super::fixture::{LONG, connect, ms, pass, say, until, until_free};
+
+const LEASE: Duration = Duration::from_secs(6);
+
+/// With the delay below some three seconds, and a word to clients in every thousand of them.
+const KEYS: usize = 8_000;
+
+/// How the server comes to read its data.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// It is killed and started again.
+    Restarted,
+    /// It throws away what it has in memory, and keeps its connections.
+    Reloaded,
+}
+
+fn start(flavor: Flavor) -> Server {
+    let slow = Server::builder().flavor(flavor).arg("--appendonly", "yes");
+    let slow = slow.arg("--key-load-delay", "300").arg("--aof-use-rdb-preamble", "no");
+    // Older ones know no such setting, and always allow it.
+    let is_old = flavor == Flavor::Redis6;
+    let server = if is_old { slow } else { slow.arg("--enable-debug-command", "yes") }.start();
+    let mut connection = server.connect().unwrap();
+    for number in 0..KEYS {
+        connection.send(&["SET", &format!("filler:{number}"), "x"]).unwrap();
+    }
+    for _ in 0..KEYS {
+        connection.read().unwrap();
+    }
+    server
+}
+
+/// Makes it read its data; ends when it has.
+fn load(mut server: Server, way: Way) -> Server {
+    match way {
+        Way::Restarted => {
+            server.kill();
+            server.restart();
+        }
+        Way::Reloaded => {
+            let mut connection = server.connect().unwrap();
+            connection.set_patience(LONG).unwrap();
+            let reply = connection.command(&["DEBUG", "LOADAOF"]).unwrap();
+            assert_eq!(reply, Reply::Simple("OK".into()));
+        }
+    }
+    server
+}
+
+/// Asks until the server says that it is loading. Whatever is said until then is trouble, and never
+/// that the lock is free.
+async fn until_loading(tenure: &Tenure) {
+    let seen = async {
+        loop {
+            match tenure.lock("x").try_acquire().await {
+                Ok(guard) => assert!(guard.is_none(), "somebody holds it"),
+                Err(error) if error.to_string().contains("LOADING") => return error,
+                Err(Error::Unreachable { .. } | Error::Unknown { .. }) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+            pass(ms(1)).await;
+        }
+    };
+    let error = tokio::time::timeout(LONG, seen).await.expect("it says LOADING");
+    assert!(matches!(error, Error::Unreachable { .. }), "known to be refused: {error:?}");
+    assert!(error.to_string().starts_with("could not acquire `x`: the server said: LOADING"));
+}
+
+/// The holder keeps its lock: its renewals are refused for a while, and then come through.
+async fn check_kept(tenure: &Tenure, guard: &Guard) {
+    let kept = async {
+        loop {
+            if let Ok(info) = tenure.lock("x").inspect().await {
+                let holder = &info.holders[0];
+                assert_eq!((holder.owner, holder.fence), (guard.owner(), guard.fence()));
+                if holder.lease_left > LEASE * 9 / 10 {
+                    return;
+                }
+            }
+            pass(ms(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, kept).await.expect("it is renewed");
+    guard.ensure_held().unwrap();
+}
+
+async fn survives_loading(flavor: Flavor, way: Way) {
+    let server = start(flavor);
+    let url = server.url();
+    let (holder, waiter, witness) = (connect(&url).await, connect(&url).await, connect(&url).await);
+    let guard = holder.lock("x").lease(LEASE).acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let lock = waiter.lock("x");
+        async move { lock.acquire().await }
+    });
+    until(&witness, "x", |info| info.waiting == 1).await;
+
+    let loading = tokio::task::spawn_blocking(move || load(server, way));
+    until_loading(&witness).await;
+    guard.ensure_held().unwrap();
+    let server = loading.await.unwrap();
+    assert_eq!(say(&server, &["EXISTS", "filler:0"]), Reply::Integer(1), "it was read back");
+
+    check_kept(&witness, &guard).await;
+    assert!(!waiting.is_finished(), "I1");
+    match guard.release().await {
+        Ok(released) => assert_eq!(released, Released::Now),
+        // Its connection for commands is not up again yet; it is released a little later.
+        Err(error) => assert!(matches!(error, Error::Unreachable { .. }), "{error:?}"),
+    }
+    let next = tokio::time::timeout(ms(10_000), waiting).await.expect("in time");
+    drop(next.unwrap().expect("the waiter bore it"));
+    until_free(&witness, "x").await;
+}
+
+/// All kinds of server at the same time: most of it is waiting.
+async fn survives_loading_everywhere(way: Way) {
+    let mut all = JoinSet::new();
+    for flavor in Flavor::wanted() {
+        all.spawn(async move {
+            let outcome = tokio::spawn(survives_loading(flavor, way)).await;
+            outcome.unwrap_or_else(|_| panic!("on {flavor}"));
+        });
+    }
+    all.join_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_survives_a_server_that_restarts_and_loads() {
+    survives_loading_everywhere(Way::Restarted).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_survives_a_server_that_loads_on_open_connections() {
+    survives_loading_everywhere(Way::Reloaded).await;
+}

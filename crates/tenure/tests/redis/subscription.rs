@@ -1,0 +1,94 @@
+//! The connection on which a client hears of its grants is lost, while locks are released (I7).
+
+use std::time::Duration;
+
+use tenure_testkit::proxy::{Command, Direction, ReplyLost};
+
+use super::fixture::{behind_proxy, ms, say, until, until_free};
+
+/// Well below the five seconds after which a waiter asks by itself.
+const SOON: Duration = Duration::from_secs(3);
+
+pub(super) fn is_subscribe(command: &Command) -> bool {
+    command.name() == "SUBSCRIBE"
+}
+
+pub(super) fn is_ping(command: &Command) -> bool {
+    command.name() == "PING"
+}
+
+/// Five waiters, and all messages for them fall into the gap. As soon as the client hears again,
+/// everyone asks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_waiter_asks_when_the_client_hears_again() {
+    let (server, proxy, troubled, calm) = behind_proxy().await;
+    let names = ["a", "b", "c", "d", "e"];
+    let mut held = Vec::new();
+    let mut waiters = Vec::new();
+    for name in names {
+        held.push(calm.lock(name).acquire().await.unwrap());
+        let lock = troubled.lock(name);
+        waiters.push(tokio::spawn(async move { lock.acquire().await }));
+        until(&calm, name, |info| info.waiting == 1).await;
+    }
+    let rule = proxy.hold(is_subscribe, Direction::Requests);
+    // The calm client's subscription is cut as well, which harms nobody: it waits for nothing.
+    say(&server, &["CLIENT", "KILL", "TYPE", "pubsub"]);
+    proxy.wait_until("the client subscribes again", |proxy| proxy.strikes(rule) == 1);
+    drop(held);
+    for name in names {
+        until_free(&calm, name).await;
+    }
+    proxy.release();
+    for waiter in waiters {
+        let guard = tokio::time::timeout(SOON, waiter).await.expect("everyone asks at once");
+        drop(guard.unwrap().unwrap());
+    }
+}
+
+/// To subscribe fails again and again, in every way. Nobody waits longer than for its heartbeat,
+/// and the client hears again in the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_that_fails_is_tried_until_it_holds() {
+    let cut = tokio::spawn(subscribe_in_vain(ReplyLost::Cut, 5));
+    // Silence takes two seconds to be noticed each time.
+    subscribe_in_vain(ReplyLost::Silence, 2).await;
+    cut.await.unwrap();
+}
+
+async fn subscribe_in_vain(how: ReplyLost, times: usize) {
+    let (server, proxy, troubled, calm) = behind_proxy().await;
+    proxy.forget();
+    let rules: Vec<_> = (1..=times).map(|nth| proxy.drop_reply(is_subscribe, nth, how)).collect();
+    let held = calm.lock("x").acquire().await.unwrap();
+    let lock = troubled.lock("x");
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    until(&calm, "x", |info| info.waiting == 1).await;
+    say(&server, &["CLIENT", "KILL", "TYPE", "pubsub"]);
+    proxy.wait_until("the first attempt is lost", |proxy| proxy.strikes(rules[0]) == 1);
+    drop(held);
+    let guard = tokio::time::timeout(ms(10_000), waiter).await.expect("in time");
+    drop(guard.unwrap().unwrap());
+    until_free(&calm, "x").await;
+    let last = rules[times - 1];
+    proxy.wait_until("the last attempt is lost", |proxy| proxy.strikes(last) == 1);
+    proxy.wait_until("it holds", |proxy| proxy.seen(is_subscribe) == times + 1);
+}
+
+/// The connection is open but carries nothing any more. The client notices by itself, in some five
+/// seconds, and hears again: the next grant is told at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deaf_client_notices_and_hears_again() {
+    let (_server, proxy, troubled, calm) = behind_proxy().await;
+    proxy.forget();
+    let rule = proxy.drop_reply(is_ping, 1, ReplyLost::Silence);
+    proxy.wait_until("it is deaf", |proxy| proxy.strikes(rule) == 1);
+    proxy.wait_until("it subscribes again", |proxy| proxy.seen(is_subscribe) == 1);
+    let held = calm.lock("x").acquire().await.unwrap();
+    let lock = troubled.lock("x");
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    until(&calm, "x", |info| info.waiting == 1).await;
+    drop(held);
+    let guard = tokio::time::timeout(SOON, waiter).await.expect("the grant is heard");
+    drop(guard.unwrap().unwrap());
+}
