@@ -1,6 +1,6 @@
 //! I1: among holders whose lease is valid there is never one too many.
 
-use tenure::Kind;
+use tenure::{Kind, Shape};
 use tenure::engine::{AcquireRequest, Acquired};
 
 use super::fixture::{Fixture, RELEASED, granted, request, semaphore, someone};
@@ -48,10 +48,15 @@ pub(crate) async fn another_kind_or_limit_is_refused(store: &impl Fixture) {
     let mismatch = Acquired::Mismatch { kind: Kind::Mutex, limit: 1 };
     assert_eq!(client.acquire(other_kind.clone()).await, mismatch);
 
+    let reader = |limit| AcquireRequest {
+        shape: Shape::new(Kind::ReadWrite, limit, 1).unwrap(),
+        ..request("x", someone())
+    };
     client.release("x", holder).await;
-    granted(client.acquire(other_kind).await);
-    let other_limit = AcquireRequest { shape: semaphore(4, 1), ..request("x", someone()) };
-    let mismatch = Acquired::Mismatch { kind: Kind::Semaphore, limit: 3 };
-    assert_eq!(client.acquire(other_limit).await, mismatch);
+    granted(client.acquire(reader(3)).await);
+    let mismatch = Acquired::Mismatch { kind: Kind::ReadWrite, limit: 3 };
+    for other in [other_kind, reader(4), request("x", someone())] {
+        assert_eq!(client.acquire(other).await, mismatch);
+    }
     assert_eq!(client.inspect("x").await.holders.len(), 1, "nothing was changed");
 }
