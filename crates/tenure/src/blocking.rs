@@ -13,6 +13,10 @@
 //! # Ok::<(), tenure::Error>(())
 //! ```
 
+mod kinds;
+
+pub use kinds::{Barrier, Election, Latch, RwLock, Semaphore, WriteGuard, acquire_all};
+
 use std::ops::Deref;
 use std::pin::pin;
 use std::sync::Arc;

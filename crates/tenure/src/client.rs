@@ -4,12 +4,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::barrier::Barrier;
 use crate::clock;
 use crate::core::lease::{self, Lease};
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
-use crate::core::shape::Shape;
+use crate::core::shape::{Kind, Shape};
 use crate::driver::{Driver, Identity, PATIENCE, Released, Spec, Wait};
+use crate::election::Election;
 use crate::engine::{
     Engine, ForceOutcome, ForceRequest, Grant, Health, ListRequest, MemoryEngine, ReleaseOutcome,
     ReleaseRequest, Renewal, Renewed,
@@ -18,8 +20,11 @@ use crate::error::{Error, Invalid, Lost, Trouble, WhyLost};
 use crate::guard::Guard;
 use crate::handle::Handle;
 use crate::info::{About, LockInfo};
+use crate::latch::Latch;
 use crate::lock::Lock;
 use crate::owner::Owner;
+use crate::rwlock::RwLock;
+use crate::semaphore::Semaphore;
 use crate::sync::lock;
 use crate::telemetry;
 
@@ -96,15 +101,79 @@ impl Tenure {
         N: TryInto<LockName>,
         N::Error: Into<Invalid>,
     {
-        let spec = name.try_into().map_err(Into::into).map(|name| Spec {
-            name,
-            shape: Shape::mutex(),
-            lease: self.client.lease,
-            is_watched: true,
-            at_least: 0,
-            is_fair: false,
-            identity: Identity::Each,
-            about: self.client.about.clone(),
+        self.part_of(name, Ok(Shape::mutex()))
+    }
+
+    /// The read-write lock of this name.
+    pub fn rwlock<N>(&self, name: N) -> RwLock
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Invalid>,
+    {
+        let shape = |permits| Shape::new(Kind::ReadWrite, Shape::MAX_LIMIT, permits);
+        let reader = self.part_of(name, shape(1)).scoped();
+        let writer = reader.clone().with_shape(shape(Shape::MAX_LIMIT));
+        RwLock::new(reader, writer)
+    }
+
+    /// The semaphore of this name, with so many permits.
+    pub fn semaphore<N>(&self, name: N, limit: u32) -> Semaphore
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Invalid>,
+    {
+        let shape = Shape::new(Kind::Semaphore, limit, 1);
+        Semaphore::new(self.part_of(name, shape), limit)
+    }
+
+    /// The latch of this name, which opens when it has been counted down so many times.
+    pub fn latch<N>(&self, name: N, count: u32) -> Latch
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Invalid>,
+    {
+        let shape = Shape::new(Kind::Latch, count, 0);
+        let lock = self.part_of(name, shape).fixed_lease(Lease::MAX.duration());
+        Latch::new(lock, count)
+    }
+
+    /// The barrier of this name, at which so many meet: 1,000 at most.
+    pub fn barrier<N>(&self, name: N, parties: u32) -> Barrier
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Invalid>,
+    {
+        let shape = Shape::new(Kind::Barrier, parties, 1);
+        let lock = self.part_of(name, shape).fixed_lease(Lease::DEFAULT.duration());
+        Barrier::new(lock)
+    }
+
+    /// The election of this name.
+    pub fn election<N>(&self, name: N) -> Election
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Invalid>,
+    {
+        Election::new(self.lock(name))
+    }
+
+    fn part_of<N>(&self, name: N, shape: Result<Shape, Invalid>) -> Lock
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Invalid>,
+    {
+        let named = name.try_into().map_err(Into::into);
+        let spec = named.and_then(|name| {
+            Ok(Spec {
+                name,
+                shape: shape?,
+                lease: self.client.lease,
+                is_watched: true,
+                at_least: 0,
+                is_fair: false,
+                identity: Identity::Each,
+                about: self.client.about.clone(),
+            })
         });
         Lock::new(self.clone(), spec)
     }
@@ -174,6 +243,15 @@ impl Tenure {
     /// Nothing is lost by dropping the future.
     pub async fn flush(&self, within: Duration) -> bool {
         self.client.driver.quiet_within(within).await
+    }
+
+    pub(crate) fn driver(&self) -> &Arc<Driver> {
+        &self.client.driver
+    }
+
+    /// Which store it is a client of, in words that are the same for all its clients.
+    pub(crate) fn place(&self) -> String {
+        self.client.driver.engine.place()
     }
 
     pub(crate) async fn try_acquire(&self, spec: &Arc<Spec>) -> Result<Option<Guard>, Error> {

@@ -163,6 +163,8 @@ impl Lost {
 pub enum WhyLost {
     /// The lease ended before a renewal was confirmed.
     LeaseEnded,
+    /// No renewal was confirmed within the renew deadline of an election.
+    SteppedDown,
     /// The store said that this owner does not hold the lock any more: its lease ended there, it
     /// was released by another process with its handle, or an operator forced its release.
     NotHeld,
@@ -172,6 +174,7 @@ impl std::fmt::Display for WhyLost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::LeaseEnded => "its lease ended before a renewal was confirmed",
+            Self::SteppedDown => "no renewal was confirmed within the renew deadline",
             Self::NotHeld => "the store says that this owner no longer holds it",
         })
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::clock;
 use crate::core::fence::Fence;
 use crate::core::name::LockName;
-use crate::driver::{Held, Released};
+use crate::driver::{Driver, Held, Released};
 use crate::error::{Error, Invalid, Lost};
 use crate::handle::Handle;
 use crate::owner::Owner;
@@ -66,6 +66,22 @@ impl Guard {
     pub(crate) fn into_held(mut self) -> Arc<Held> {
         self.role = Role::Disarmed;
         self.held.clone()
+    }
+
+    pub(crate) fn driver(&self) -> &Arc<Driver> {
+        self.held.driver()
+    }
+
+    /// Gives the guard up without releasing what it stands for: its lease ends it.
+    pub(crate) fn forget(self) {
+        let held = self.into_held();
+        held.driver().detach(&held);
+    }
+
+    /// Gives back all permits but so many. What the store cannot be told now, it is told in the
+    /// background.
+    pub(crate) async fn keep(&self, permits: u32) {
+        self.held.driver().give_back(&self.held, permits).await;
     }
 
     /// The lock's name.
@@ -134,17 +150,7 @@ impl Guard {
     /// # Cancel safety
     /// As safe as `work` itself.
     pub async fn protect<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
-        let mut work = pin!(work);
-        let mut lost = pin!(self.lost());
-        poll_fn(|context| {
-            // The loss first: not one more step of the work is taken without the lock.
-            self.ensure_held()?;
-            if let Poll::Ready(lost) = lost.as_mut().poll(context) {
-                return Poll::Ready(Err(lost));
-            }
-            work.as_mut().poll(context).map(Ok)
-        })
-        .await
+        protect(|| self.ensure_held(), self.lost(), work).await
     }
 
     /// Extends the lease now: for a fixed lease, or to be sure before a long step.
@@ -196,6 +202,25 @@ impl Guard {
         held.driver().detach(&held);
         Ok(handle)
     }
+}
+
+/// Runs `work` until it is done or `lost` resolves, and takes no step of it unless `ensure_held`
+/// agrees.
+pub(crate) async fn protect<F: Future>(
+    ensure_held: impl Fn() -> Result<(), Lost>,
+    lost: impl Future<Output = Lost>,
+    work: F,
+) -> Result<F::Output, Lost> {
+    let (mut work, mut lost) = (pin!(work), pin!(lost));
+    poll_fn(|context| {
+        // The loss first: not one more step of the work is taken without the lock.
+        ensure_held()?;
+        if let Poll::Ready(lost) = lost.as_mut().poll(context) {
+            return Poll::Ready(Err(lost));
+        }
+        work.as_mut().poll(context).map(Ok)
+    })
+    .await
 }
 
 impl Drop for Guard {

@@ -15,6 +15,8 @@
 //!
 //! - [`Tenure`] connects to a store and makes locks; [`Lock`] says how a lock is to be held;
 //!   [`Guard`] holds it, renews it and tells when it is lost.
+//! - [`RwLock`], [`Semaphore`], [`Latch`], [`Barrier`] and [`Election`] are made by [`Tenure`],
+//!   too; [`acquire_all`] takes several locks at once.
 //! - [`Fence`] is the number by which the place where the data lives refuses a late writer;
 //!   [`fenced`] has ready-made checks.
 //! - [`Owner`] is the identity of a holder, for re-entrant locks; [`Handle`] a hold that is passed
@@ -25,22 +27,29 @@
 //! No runtime is needed: every future here runs on any executor, and the driver has its own
 //! thread.
 
+mod barrier;
 pub mod blocking;
 mod client;
 mod clock;
 mod core;
 mod driver;
+mod election;
 pub mod engine;
 mod error;
 pub mod fenced;
 mod guard;
 mod handle;
 mod info;
+mod latch;
 mod lock;
+mod many;
 mod owner;
+mod rwlock;
+mod semaphore;
 mod sync;
 mod telemetry;
 
+pub use barrier::Barrier;
 pub use client::{Builder, Fallback, Tenure};
 pub use core::backoff::Backoff;
 pub use core::fence::Fence;
@@ -49,12 +58,17 @@ pub use core::moment::{Moment, Now};
 pub use core::name::LockName;
 pub use core::shape::{Kind, Shape};
 pub use driver::{Released, Wait};
+pub use election::{Changes, Election, Leader, Leadership};
 pub use error::{Error, Invalid, Lost, Trouble, WhyLost};
 pub use guard::{Guard, LostSignal};
 pub use handle::Handle;
 pub use info::{About, ForceRecord, HolderInfo, LockInfo, WaiterInfo};
+pub use latch::Latch;
 pub use lock::Lock;
+pub use many::{Guards, acquire_all};
 pub use owner::{Entry, Owner};
+pub use rwlock::{RwLock, WriteGuard};
+pub use semaphore::Semaphore;
 
 /// The examples of the README are tests.
 #[cfg(doctest)]

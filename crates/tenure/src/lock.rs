@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::client::Tenure;
 use crate::core::lease::Lease;
 use crate::core::name::LockName;
+use crate::core::shape::Shape;
 use crate::driver::{Identity, Spec, Wait};
 use crate::engine::ForceOutcome;
 use crate::error::{Error, Invalid};
@@ -195,6 +196,26 @@ impl Lock {
         crate::blocking::Lock::new(self)
     }
 
+    pub(crate) fn tenure(&self) -> &Tenure {
+        &self.tenure
+    }
+
+    /// The same wish for another part of the lock.
+    pub(crate) fn with_shape(self, shape: Result<Shape, Invalid>) -> Self {
+        self.change(|spec| {
+            spec.shape = shape?;
+            Ok(())
+        })
+    }
+
+    /// Re-entrant inside [`Owner::scope`].
+    pub(crate) fn scoped(self) -> Self {
+        self.change(|spec| {
+            spec.identity = Identity::Scope;
+            Ok(())
+        })
+    }
+
     fn name(&self) -> Result<LockName, Error> {
         Ok(self.spec()?.name.clone())
     }
@@ -227,3 +248,37 @@ impl fmt::Debug for Lock {
         f.debug_tuple("Lock").field(&self.spec).finish()
     }
 }
+
+/// The wishes that a lock of another kind passes on to the locks that it is made of.
+macro_rules! forward_wishes {
+    ($($lock:ident),+) => {
+        /// The lease, kept up by the watchdog, as for [`Lock::lease`].
+        #[must_use]
+        pub fn lease(mut self, lease: Duration) -> Self {
+            $(self.$lock = self.$lock.lease(lease);)+
+            self
+        }
+
+        /// A lease that is not renewed, as for [`Lock::fixed_lease`].
+        #[must_use]
+        pub fn fixed_lease(mut self, lease: Duration) -> Self {
+            $(self.$lock = self.$lock.fixed_lease(lease);)+
+            self
+        }
+
+        /// What others should know, as for [`Lock::note`].
+        #[must_use]
+        pub fn note(mut self, note: &str) -> Self {
+            $(self.$lock = self.$lock.note(note);)+
+            self
+        }
+
+        /// Re-entrant under this owner, as for [`Lock::owner`].
+        #[must_use]
+        pub fn owner(mut self, owner: Owner) -> Self {
+            $(self.$lock = self.$lock.owner(owner);)+
+            self
+        }
+    };
+}
+pub(crate) use forward_wishes;

@@ -1,6 +1,6 @@
 //! What the Redis engine costs the server: CPU by its own count, and memory.
 
-use std::sync::{Arc, Mutex, Weak, mpsc};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tenure::blocking::block_on;
@@ -12,7 +12,7 @@ use tenure_testkit::Server;
 use tenure_testkit::resp::Connection;
 
 use super::memory::{now, pause};
-use super::redis::{client, pairs_per_second, server, talk};
+use super::redis::{client, median, pairs_per_second, server, talk};
 
 /// Redisson's plain lock, by what is known of it: free or mine, one more entry and a new expiry.
 const REDISSON_LOCK: &str = "
@@ -46,65 +46,73 @@ const REDISSON_UNLOCK: &str = "
 
 const REDISSON_OWNER: &str = "0a1b2c3d-4e5f-6a7b-8c9d-0e1f2a3b4c5d:42";
 
-/// Server CPU per uncontended pair, over Redisson's two scripts and its DEL.
+/// Server CPU per uncontended pair, over Redisson's two scripts and its DEL. Both are sent over the
+/// same plain connection, one command after the other: an idle server is slower at whatever comes
+/// next, and the two would not be idle for the same time.
 pub(crate) fn server_cost() -> Vec<f64> {
     let server = server();
-    let (tenure, mut plain) = (client(&server), server.connect().expect("a connection"));
-    let pairs = 10_000;
-    let ours = |plain: &mut Connection| {
-        cpu_of(plain, pairs, |_| {
-            block_on(async {
-                for number in 0..pairs {
-                    let lock = tenure.lock(format!("orders/{}", number % 100));
-                    lock.acquire().await.expect("free").release().await.expect("released");
-                }
-            });
-        })
+    let mut plain = server.connect().expect("a connection");
+    let ours = commands_of_pairs(&server);
+    let [lock, unlock] = [REDISSON_LOCK, REDISSON_UNLOCK].map(|text| load(&mut plain, text));
+    let turn = |plain: &mut Connection| {
+        let ours = cpu_of(plain, PAIRS, |plain| {
+            for words in &ours {
+                let words: Vec<_> = words.iter().map(String::as_str).collect();
+                plain.command(&words).expect("a reply");
+            }
+        });
+        let theirs = cpu_of(plain, PAIRS, |plain| {
+            (0..PAIRS).for_each(|number| redisson_pair(plain, number, &lock, &unlock));
+        });
+        (ours, theirs)
     };
-    let theirs = |plain: &mut Connection| {
-        cpu_of(plain, pairs, |plain| {
-            let [lock, unlock] = [REDISSON_LOCK, REDISSON_UNLOCK].map(|text| load(plain, text));
-            through_a_thread(plain, |ask| {
-                (0..pairs).for_each(|number| redisson_pair(ask, number, &lock, &unlock));
-            });
-        })
-    };
-    let round = |plain: &mut Connection| {
-        let (ours, theirs) = (ours(plain), theirs(plain));
+    // In turns of a few milliseconds each: whatever else the machine does strikes both alike.
+    let mut round = || {
+        let turns: Vec<_> = (0..100).map(|_| turn(&mut plain)).collect();
+        let [ours, theirs] =
+            [median(turns.iter().map(|it| it.0)), median(turns.iter().map(|it| it.1))];
         talk(&format!("ours {ours:.2} µs, Redisson's {theirs:.2} µs"));
         ours / theirs
     };
-    (0..5).map(|_| round(&mut plain)).collect()
+    (0..5).map(|_| round()).collect()
 }
 
-fn redisson_pair(ask: &mut dyn FnMut(&[&str]), number: u32, lock: &str, unlock: &str) {
-    let key = format!("orders/{}", number % 100);
+/// On how many names.
+const PAIRS: u32 = 100;
+
+/// The commands that a client sends to acquire and release a lock on each of some names, as the
+/// server sees them.
+fn commands_of_pairs(server: &Server) -> Vec<Vec<String>> {
+    let mut ear = server.connect().expect("a connection");
+    let tenure = client(server);
+    ear.command(&["MONITOR"]).expect("a reply");
+    block_on(async {
+        for number in 0..PAIRS {
+            let lock = tenure.lock(format!("orders/{number}"));
+            lock.acquire().await.expect("free").release().await.expect("released");
+        }
+    });
+    let mut commands = Vec::new();
+    while commands.len() < 2 * PAIRS as usize {
+        let line = ear.read().expect("a line").text().expect("text");
+        // `time [database address] "WORD" "word" …`, and what a script calls has `lua` for address.
+        let words: Vec<_> = line.split('"').skip(1).step_by(2).map(str::to_owned).collect();
+        if words[0] == "EVALSHA" {
+            commands.push(words);
+        }
+    }
+    commands
+}
+
+fn redisson_pair(plain: &mut Connection, number: u32, lock: &str, unlock: &str) {
+    let key = format!("orders/{}", number % PAIRS);
     let channel = format!("redisson_lock__channel:{{{key}}}");
     let latch = format!("redisson_unlock_latch:{{{key}}}:{number:032x}");
+    let mut ask = |words: &[&str]| plain.command(words).expect("a reply");
     ask(&["EVALSHA", lock, "1", &key, "30000", REDISSON_OWNER]);
     let words = ["0", "30000", REDISSON_OWNER, "PUBLISH", "13500"];
     ask(&[&["EVALSHA", unlock, "3", &key, &channel, &latch], &words[..]].concat());
     ask(&["DEL", &latch]);
-}
-
-/// Lets a thread of its own have the connection, as clients do that share one: commands then come
-/// at the pace of ours, and find the server's caches as cold.
-fn through_a_thread(plain: &mut Connection, work: impl FnOnce(&mut dyn FnMut(&[&str]))) {
-    let (commands, received) = mpsc::channel::<Vec<String>>();
-    let (replies, replied) = mpsc::channel();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            for words in received {
-                let words: Vec<_> = words.iter().map(String::as_str).collect();
-                let _ = replies.send(plain.command(&words).expect("a reply"));
-            }
-        });
-        work(&mut |words| {
-            commands.send(words.iter().map(|&word| word.to_owned()).collect()).expect("a thread");
-            replied.recv().expect("a reply");
-        });
-        drop(commands);
-    });
 }
 
 fn load(plain: &mut Connection, text: &str) -> String {

@@ -189,7 +189,7 @@ impl LockState {
         let remaining = entries.count();
         if remaining == 0 {
             self.leave(owner, request.linger, scene.now.clock);
-        } else if request.keep > 0 {
+        } else if request.keep > 0 && remaining == 1 {
             self.give_back(owner, request.keep);
         }
         self.settle(&request.name, scene);

@@ -38,6 +38,16 @@ impl Driver {
         }
     }
 
+    /// Gives back all permits of a hold but so many, now or in the background.
+    pub(crate) async fn give_back(self: &Arc<Self>, held: &Arc<Held>, keep: u32) {
+        let request = ReleaseRequest { keep, ..ReleaseRequest::new(held.name.clone(), held.entry) };
+        let answer = self.engine.release(request.clone());
+        let departure =
+            Departure { driver: self.clone(), request, was_lost: false, answer: Some(answer) };
+        // Failed, it goes on by itself.
+        let _ = departure.await;
+    }
+
     /// Releases in the background.
     pub(crate) fn let_go(self: &Arc<Self>, held: &Arc<Held>) {
         drop(self.depart(held));

@@ -31,6 +31,8 @@ pub(crate) struct Spec {
 pub(crate) enum Identity {
     /// Every acquire is an owner of its own.
     Each,
+    /// The owner of the surrounding scope, if there is one; otherwise as `Each`.
+    Scope,
     /// The owner of the surrounding scope.
     Current {
         /// Whether re-entries are counted in this process instead of the store.
@@ -49,6 +51,7 @@ impl Spec {
     pub(super) fn entry(&self) -> Result<Entry, Error> {
         match self.identity {
             Identity::Each => Ok(Entry::single()),
+            Identity::Scope => Ok(Owner::current().map_or_else(Entry::single, Entry::again)),
             Identity::Given { owner, .. } => Ok(Entry::again(owner)),
             Identity::Current { .. } => Owner::current().map(Entry::again).ok_or_else(|| {
                 let sentence = "a re-entrant lock needs an owner: run it inside Owner::scope, \

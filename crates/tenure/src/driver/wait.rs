@@ -115,6 +115,43 @@ impl Driver {
         }
     }
 
+    /// One attempt at each of several locks, in one trip where the engine can. What met trouble is
+    /// not granted, and undone: whoever asks for it next, with patience, finds out.
+    pub(crate) async fn try_all(self: &Arc<Self>, specs: &[Arc<Spec>]) -> Vec<Option<Guard>> {
+        let entries: Result<Vec<_>, _> = specs.iter().map(|spec| spec.entry()).collect();
+        let (Ok(entries), Ok(())) = (entries, self.check_process()) else {
+            return specs.iter().map(|_| None).collect();
+        };
+        let (unclaimed, sent) = (self.unclaimed(), clock::now());
+        let wishes = specs.iter().zip(&entries);
+        let requests = wishes.map(|(spec, &entry)| spec.request(entry, None)).collect();
+        let answers = self.engine.acquire_all(requests).into_iter();
+        // All are in flight before the first is awaited, and all are undone if we are dropped.
+        let flights: Vec<_> = specs
+            .iter()
+            .zip(entries)
+            .zip(answers)
+            .map(|((spec, entry), answer)| {
+                (spec, entry, Flight::new(self, &spec.name, entry, answer))
+            })
+            .collect();
+        let mut guards = Vec::with_capacity(flights.len());
+        for (spec, entry, flight) in flights {
+            let answered = Answered { entry, sent, unclaimed };
+            guards.push(match flight.await.map(|acquired| self.accept(spec, acquired, answered)) {
+                Ok(Ok(Attempt::Granted(guard))) => Some(guard),
+                Ok(_) => None,
+                Err(trouble) => {
+                    if trouble.is_unknown() {
+                        self.abandon(spec.name.clone(), entry);
+                    }
+                    None
+                }
+            });
+        }
+        guards
+    }
+
     async fn acquire_in_queue(
         self: &Arc<Self>,
         spec: &Arc<Spec>,

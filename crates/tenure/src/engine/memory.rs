@@ -94,6 +94,10 @@ impl Engine for MemoryEngine {
         Capabilities { engine: "memory", reach: Reach::Process, claim: None }
     }
 
+    fn place(&self) -> String {
+        format!("memory at {:p}", Arc::as_ptr(&self.store))
+    }
+
     fn acquire(&self, request: AcquireRequest) -> Answer<Acquired> {
         self.perform(|table, now, effects| table.acquire(&request, self.route, now, effects))
     }

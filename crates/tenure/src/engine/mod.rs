@@ -63,6 +63,12 @@ pub trait Engine: Send + Sync + 'static {
     /// Takes the lock, or joins its queue.
     fn acquire(&self, request: AcquireRequest) -> Answer<Acquired>;
 
+    /// The same for several locks, each on its own, in one trip where the engine can. The answers
+    /// are in the order of the requests.
+    fn acquire_all(&self, requests: Vec<AcquireRequest>) -> Vec<Answer<Acquired>> {
+        requests.into_iter().map(|request| self.acquire(request)).collect()
+    }
+
     /// Extends many leases at once; the answers are in the order of the renewals.
     fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Renewed>>;
 
@@ -80,6 +86,11 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Takes a lock away from its holders, and keeps a record of it.
     fn force_release(&self, request: ForceRequest) -> Answer<ForceOutcome>;
+
+    /// Which store this is, in words that are the same for all its clients.
+    fn place(&self) -> String {
+        self.capabilities().engine.to_owned()
+    }
 
     /// How the connections to the store are.
     fn health(&self) -> Health {

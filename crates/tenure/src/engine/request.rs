@@ -125,7 +125,8 @@ pub struct ReleaseRequest {
     pub entry: Entry,
     /// Keep the lock occupied for this long after its last entry has ended.
     pub linger: Duration,
-    /// Do not end the entry: give back all permits of its owner but so many. Zero ends it.
+    /// Do not end the entry: give back all permits of its owner but so many, if it is the only
+    /// entry. Zero ends it.
     pub keep: u32,
 }
 

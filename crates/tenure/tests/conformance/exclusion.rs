@@ -1,7 +1,7 @@
 //! I1: among holders whose lease is valid there is never one too many.
 
-use tenure::{Kind, Shape};
 use tenure::engine::{AcquireRequest, Acquired};
+use tenure::{Kind, Shape};
 
 use super::fixture::{Fixture, RELEASED, granted, request, semaphore, someone};
 

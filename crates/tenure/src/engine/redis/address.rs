@@ -48,6 +48,10 @@ const FORMS: &str = "redis://[user:password@]host[:port][/database], valkey://�
                      or unix:///path/to/socket[?db=…&user=…&pass=…]";
 
 impl Address {
+    pub(super) fn database(&self) -> u32 {
+        self.login.database
+    }
+
     pub(super) fn parse(url: &str) -> Result<Self, Invalid> {
         let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
         let parse = match scheme {

@@ -1,7 +1,7 @@
 //! Coalescing: while a call is in flight, what arrives is gathered, and sent as one call over many
 //! keys as soon as the answer is there. A lone caller waits for nobody.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::oneshot;
 
@@ -60,16 +60,30 @@ impl<O: Batched> Batcher<O> {
 
     /// Sends an operation, at once or with the next call.
     pub(super) fn send(self: &Arc<Self>, operation: O) -> Answer<O::Outcome> {
-        let (reply, answer) = oneshot::channel();
         let mut gathered = lock(&self.gathered);
-        gathered.waiting.push(Item { operation, reply });
+        let answer = gathered.add(operation);
+        self.depart_with(gathered);
+        answer
+    }
+
+    /// Sends several, together as far as one call carries them.
+    pub(super) fn send_all(self: &Arc<Self>, operations: Vec<O>) -> Vec<Answer<O::Outcome>> {
+        let mut gathered = lock(&self.gathered);
+        let answers = operations.into_iter().map(|operation| gathered.add(operation)).collect();
+        self.depart_with(gathered);
+        answers
+    }
+
+    fn depart_with(self: &Arc<Self>, mut gathered: MutexGuard<'_, Gathered<O>>) {
         if !gathered.is_in_flight {
-            gathered.is_in_flight = true;
             let batch = gathered.take();
+            if batch.is_empty() {
+                return;
+            }
+            gathered.is_in_flight = true;
             drop(gathered);
             self.depart(batch);
         }
-        Answer::later(async move { answer.await.unwrap_or_else(|_| Err(closed())) })
     }
 
     fn depart(self: &Arc<Self>, batch: Vec<Item<O>>) {
@@ -94,6 +108,12 @@ impl<O: Batched> Batcher<O> {
 }
 
 impl<O: Batched> Gathered<O> {
+    fn add(&mut self, operation: O) -> Answer<O::Outcome> {
+        let (reply, answer) = oneshot::channel();
+        self.waiting.push(Item { operation, reply });
+        Answer::later(async move { answer.await.unwrap_or_else(|_| Err(closed())) })
+    }
+
     fn take(&mut self) -> Vec<Item<O>> {
         let count = self.waiting.len().min(MOST);
         self.waiting.drain(..count).collect()

@@ -124,6 +124,11 @@ impl Link {
         greeted.unwrap_or_else(|_| Err(slow()))
     }
 
+    /// The server and its database.
+    pub(super) fn place(&self) -> String {
+        format!("{} database {}", self.address.place, self.address.database())
+    }
+
     /// Resolves when the first attempt to connect has ended.
     pub(super) async fn first_attempt(&self) -> Result<(), Trouble> {
         loop {

@@ -142,6 +142,10 @@ impl Engine for RedisEngine {
         self.acquires.send(request)
     }
 
+    fn acquire_all(&self, requests: Vec<AcquireRequest>) -> Vec<Answer<Acquired>> {
+        self.acquires.send_all(requests)
+    }
+
     fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Renewed>> {
         let server = self.server.clone();
         Answer::later(async move { server.renew(renewals).await })
@@ -171,6 +175,10 @@ impl Engine for RedisEngine {
     fn force_release(&self, request: ForceRequest) -> Answer<ForceOutcome> {
         let server = self.server.clone();
         Answer::later(async move { server.force(request).await })
+    }
+
+    fn place(&self) -> String {
+        self.server.commands.place()
     }
 
     fn health(&self) -> Health {

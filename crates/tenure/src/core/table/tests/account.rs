@@ -96,7 +96,9 @@ impl Account {
     /// Gives back all permits but some: how many entries there are, or none if it was not held.
     pub(super) fn give_back(&mut self, entry: Entry, keep: u32) -> Option<u32> {
         let hold = self.hold_of(entry.owner).filter(|hold| hold.numbers.contains(&entry.number))?;
-        hold.permits = hold.permits.min(keep);
+        if hold.numbers.len() == 1 {
+            hold.permits = hold.permits.min(keep);
+        }
         Some(hold.numbers.len() as u32)
     }
 

@@ -1,9 +1,10 @@
 -- Take locks, or join their queues. Upholds I1, I4, I5, I10.
 -- KEYS[i] lock
 -- ARGV[1] nonce     ARGV[2] client
--- and for each lock: owner, lease in ms (8 digits), and what else is wanted: "-" for the one
--- permit of a mutex, entered once, without a note and without waiting; otherwise
--- "number kind-and-limit permits heartbeat claim fences note", heartbeat 0 for not waiting.
+-- and for each lock: owner, lease in ms (8 digits), and what else is wanted:
+-- "number kind-and-limit permits heartbeat claim fences note", heartbeat 0 for not waiting. For the
+-- one permit of a mutex, entered once, without a note, and for less than 1,000 s, the plain case:
+-- "-" without waiting, or "+heartbeat claim fences".
 -- Returns lines: the nonce, and for each lock one of
 -- "1 fence fences lease-in-ms now"   granted       "2 ahead µs-until-free now"   queued
 -- "3"   busy                "4 kind-and-limit"   in use as another kind
@@ -16,9 +17,9 @@ local results = { ARGV[1], '' }
 local rest, late
 for i = 1, #KEYS do
   local key, owner, lease, wish = KEYS[i], ARGV[i * 3], ARGV[i * 3 + 1], ARGV[i * 3 + 2]
-  -- The plain case: nobody holds it, nobody waits, one entry, no note, a lease of minutes.
-  local v = (wish == '-' or string.sub(wish, 1, 5) == '0 m1 ' and string.sub(wish, -1) == ' ')
-    and lease < '01000000' and redis.pcall('HMGET', key, 'f', 'o', 's')
+  local sign = string.byte(wish)
+  -- "-" or "+": the plain case, if nobody holds it and nobody waits.
+  local v = (sign == 45 or sign == 43) and redis.pcall('HMGET', key, 'f', 'o', 's')
   -- Nobody overtakes an earlier request for the same lock in the same call (I10).
   if v and not (late and late[key]) and not v.err and not v[2] and not v[3] then
     local last = tonumber(v[1]) or 0
@@ -36,7 +37,7 @@ for i = 1, #KEYS do
   end
 end
 if not rest then
-  return table.concat(results, '\n')
+  return #KEYS == 1 and results[1] .. '\n' .. results[2] or table.concat(results, '\n')
 end
 
 --@ lock.lua
@@ -185,7 +186,11 @@ end
 
 for _, i in ipairs(rest) do
   local wish = ARGV[i * 3 + 2]
-  wish = wish == '-' and '0 m1 1 0 0 1 ' or wish
+  if wish == '-' then
+    wish = '0 m1 1 0 0 1 '
+  elseif string.sub(wish, 1, 1) == '+' then
+    wish = '0 m1 1 ' .. string.sub(wish, 2) .. ' '
+  end
   local letter, heartbeat = string.match(wish, '^%x+ (%a)%d+ %d+ (%d+) ')
   on_lock(results, i, function(lock)
     return acquire(lock, ARGV[i * 3], tonumber(ARGV[i * 3 + 1]), wish)

@@ -435,21 +435,22 @@ local function pass_on(lock)
   end
 end
 
--- Ends one entry of a holder, or gives back all its permits but some: how many entries remain, or
--- nil if there was none.
+-- Ends one entry of a holder, or, if it is the only one, gives back all permits but some: how many
+-- entries remain, or nil if there was none.
 local function leave(lock, owner, number, linger, keep)
   local holder = find(lock, owner)
   if not holder or not has(holder.entries, number) or holder.entries == '' then
     return nil
   end
   if keep > 0 then
-    if keep < holder.permits then
+    local _, count = without(holder.entries, '')
+    if count == 1 and keep < holder.permits then
       lock.used = lock.used - holder.permits + keep
       holder.permits = keep
       save(lock, holder)
     end
     settle(lock)
-    return select(2, without(holder.entries, ''))
+    return count
   end
   local entries, remaining = without(holder.entries, number)
   holder.entries = entries

@@ -3,7 +3,7 @@
 -- KEYS[i] lock
 -- ARGV[1] nonce     ARGV[2] client
 -- and for each lock: owner, and "-" for its only entry, or "number linger-in-ms keep": with keep
--- above 0 the entry stays, and all permits are given back but so many
+-- above 0 the entry stays, and if it is the only one, all permits are given back but so many
 -- Returns lines: the nonce, and for each lock the number of entries that remain, "none" when there
 -- was no such entry, or "-error".
 local results = { ARGV[1], '' }
@@ -24,7 +24,7 @@ for i = 1, #KEYS do
   end
 end
 if not rest then
-  return table.concat(results, '\n')
+  return #KEYS == 1 and results[1] .. '\n' .. results[2] or table.concat(results, '\n')
 end
 
 local time = redis.call('TIME')

@@ -1,0 +1,147 @@
+//! A countdown latch.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::core::shape::{Kind, Shape};
+use crate::driver::Wait;
+use crate::error::Error;
+use crate::info::LockInfo;
+use crate::lock::Lock;
+use crate::owner::Owner;
+
+/// Opens when it has been counted down so many times; those who wait then go on, and those who come
+/// later do not wait.
+///
+/// A count stays for 24 hours, or as long as [`Latch::keep_for`] says, whatever becomes of the one
+/// who counted. After that the latch is as new.
+///
+/// ```
+/// # tenure::blocking::block_on(async {
+/// let tenure = tenure::Tenure::connect("memory:").await?;
+/// let imported = tenure.latch("imports/2026-11-15", 2);
+///
+/// imported.count_down().await?;
+/// assert_eq!(imported.count().await?, 1);
+/// imported.count_down().await?;
+/// imported.wait().await?; // both are done
+/// # Ok::<(), tenure::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Latch {
+    lock: Lock,
+    count: u32,
+}
+
+impl Latch {
+    pub(crate) fn new(lock: Lock, count: u32) -> Self {
+        Self { lock, count }
+    }
+
+    /// How long a count stays; 24 hours if not set, which is the most.
+    #[must_use]
+    pub fn keep_for(mut self, time: Duration) -> Self {
+        self.lock = self.lock.fixed_lease(time);
+        self
+    }
+
+    /// What others should know: shown with each count.
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.lock = self.lock.note(note);
+        self
+    }
+
+    /// Counts down by one. An open latch stays open.
+    ///
+    /// # Errors
+    /// Bad input, or trouble with the store: then it was not counted, or will not be.
+    ///
+    /// # Cancel safety
+    /// Dropped before the end, it was not counted, or will not be.
+    pub async fn count_down(&self) -> Result<(), Error> {
+        self.arrive(self.arrival()).await
+    }
+
+    /// Counts down by one, and only once for this owner, however often it is called: for parties
+    /// that may be started again.
+    ///
+    /// # Errors
+    /// As for [`Latch::count_down`].
+    ///
+    /// # Cancel safety
+    /// As for [`Latch::count_down`].
+    pub async fn count_down_as(&self, owner: Owner) -> Result<(), Error> {
+        self.arrive(self.arrival().owner(owner)).await
+    }
+
+    /// Waits until the latch is open.
+    ///
+    /// # Errors
+    /// Bad input, or trouble with the store that lasts.
+    ///
+    /// # Cancel safety
+    /// Dropped at any moment, it leaves nothing behind.
+    pub async fn wait(&self) -> Result<(), Error> {
+        self.wait_with(Wait::forever()).await
+    }
+
+    /// Waits for this time at most.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`], bad input, or trouble with the store that lasts.
+    ///
+    /// # Cancel safety
+    /// As for [`Latch::wait`].
+    pub async fn wait_within(&self, time: Duration) -> Result<(), Error> {
+        self.wait_with(Wait::within(time)).await
+    }
+
+    /// How many times it must still be counted down.
+    ///
+    /// # Errors
+    /// As for [`Lock::inspect`].
+    pub async fn count(&self) -> Result<u32, Error> {
+        let holders = self.inspect().await?.holders;
+        let counted: u32 = holders.iter().map(|holder| holder.permits).sum();
+        Ok(self.count.saturating_sub(counted))
+    }
+
+    /// Who has counted down, and who waits.
+    ///
+    /// # Errors
+    /// As for [`Lock::inspect`].
+    pub async fn inspect(&self) -> Result<LockInfo, Error> {
+        self.lock.inspect().await
+    }
+
+    /// The same for code that is not async.
+    pub fn blocking(self) -> crate::blocking::Latch {
+        crate::blocking::Latch::new(self)
+    }
+
+    fn arrival(&self) -> Lock {
+        self.lock.clone().with_shape(Shape::new(Kind::Latch, self.count, 1))
+    }
+
+    async fn arrive(&self, arrival: Lock) -> Result<(), Error> {
+        // Nothing keeps an arrival out, so one attempt is enough; its hold stays by its lease.
+        if let Some(guard) = arrival.try_acquire().await? {
+            guard.forget();
+        }
+        Ok(())
+    }
+
+    async fn wait_with(&self, wait: Wait) -> Result<(), Error> {
+        // Whoever is let through holds nothing.
+        self.lock.acquire_with(wait).await?.forget();
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Latch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Latch").field(&self.lock).finish()
+    }
+}

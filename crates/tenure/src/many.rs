@@ -1,0 +1,197 @@
+//! Several locks at once.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::clock;
+use crate::driver::{Driver, Released, Spec, Wait};
+use crate::error::{Error, Invalid, Lost};
+use crate::guard::{Guard, protect};
+use crate::lock::Lock;
+
+/// Acquires several locks, all of them or none, in whatever stores they are.
+///
+/// Everyone takes them in the same order, by name, so two that want the same locks never wait for
+/// each other. Where all are free, one trip to each store is enough.
+///
+/// ```
+/// # tenure::blocking::block_on(async {
+/// use std::time::Duration;
+/// use tenure::{Wait, acquire_all};
+///
+/// let tenure = tenure::Tenure::connect("memory:").await?;
+/// let accounts = [tenure.lock("account/7"), tenure.lock("account/3")];
+///
+/// let guards = acquire_all(accounts, Wait::within(Duration::from_secs(5))).await?;
+/// guards.protect(transfer()).await?; // cancelled if one of them is lost
+/// guards.release().await?; // or just drop it
+/// # Ok::<(), tenure::Error>(())
+/// # }).unwrap();
+/// # async fn transfer() {}
+/// ```
+///
+/// # Errors
+/// As for [`Lock::acquire_with`], for the first lock that could not be had; and a lock that is named
+/// twice is refused.
+///
+/// # Cancel safety
+/// Dropped at any moment, it leaves nothing behind: what was granted is released.
+pub async fn acquire_all(
+    locks: impl IntoIterator<Item = Lock>,
+    wait: Wait,
+) -> Result<Guards, Error> {
+    let locks = in_order(locks.into_iter().collect())?;
+    let started = clock::now();
+    let mut guards = Vec::with_capacity(locks.len());
+    while guards.len() < locks.len() {
+        guards.extend(try_all(&locks[guards.len()..]).await?);
+        // The first that is taken is waited for. What is behind it in the order was given back:
+        // holding it meanwhile could make others wait for us, and us for them.
+        if let Some(taken) = locks.get(guards.len()) {
+            let wait = wait.after(clock::now().since(started));
+            guards.push(taken.acquire_with(wait).await?);
+        }
+    }
+    Ok(Guards { guards })
+}
+
+/// The locks by name; those of one name by their stores.
+fn in_order(locks: Vec<Lock>) -> Result<Vec<Lock>, Error> {
+    let mut keyed = Vec::with_capacity(locks.len());
+    for lock in locks {
+        keyed.push(((lock.spec()?.name.clone(), lock.tenure().place()), lock));
+    }
+    keyed.sort_by(|(one, _), (other, _)| one.cmp(other));
+    if let Some(twice) = keyed.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        let name = &twice[0].0.0;
+        return Err(Invalid::new(format!("`{name}` is named twice: it can be held once")).into());
+    }
+    Ok(keyed.into_iter().map(|(_, lock)| lock).collect())
+}
+
+/// One attempt at all of them. Those before the first that is taken; the others are given back.
+async fn try_all(locks: &[Lock]) -> Result<Vec<Guard>, Error> {
+    let mut attempts = Vec::with_capacity(locks.len());
+    for run in
+        locks.chunk_by(|one, next| Arc::ptr_eq(one.tenure().driver(), next.tenure().driver()))
+    {
+        let specs = run.iter().map(Lock::spec).collect::<Result<Vec<Arc<Spec>>, Error>>()?;
+        attempts.push(attempt(run[0].tenure().driver().clone(), specs));
+    }
+    let granted: Vec<_> = join_all(attempts).await.into_iter().flatten().collect();
+    Ok(granted.into_iter().map_while(|guard| guard).collect())
+}
+
+async fn attempt(driver: Arc<Driver>, specs: Vec<Arc<Spec>>) -> Vec<Option<Guard>> {
+    driver.try_all(&specs).await
+}
+
+/// Several locks that are held, together: they are one guard. Dropping it releases them all.
+#[must_use = "the locks are released as soon as the guard is dropped; bind it to a name"]
+pub struct Guards {
+    guards: Vec<Guard>,
+}
+
+impl Guards {
+    /// The guard of one lock.
+    pub fn get(&self, name: &str) -> Option<&Guard> {
+        self.guards.iter().find(|guard| guard.name().as_str() == name)
+    }
+
+    /// Each of them, in order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Guard> {
+        self.guards.iter()
+    }
+
+    /// How long all of them are certainly still held if no renewal succeeds.
+    pub fn remaining(&self) -> Duration {
+        self.guards.iter().map(Guard::remaining).min().unwrap_or(Duration::MAX)
+    }
+
+    /// Whether one of them is lost.
+    pub fn is_lost(&self) -> bool {
+        self.ensure_held().is_err()
+    }
+
+    /// An error if one of them is lost.
+    ///
+    /// # Errors
+    /// [`Lost`], with the lock and the reason.
+    pub fn ensure_held(&self) -> Result<(), Lost> {
+        self.guards.iter().try_for_each(Guard::ensure_held)
+    }
+
+    /// Resolves when one of them is lost (I9).
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future.
+    pub async fn lost(&self) -> Lost {
+        let mut signals: Vec<_> = self.guards.iter().map(|guard| Box::pin(guard.lost())).collect();
+        poll_fn(|context| {
+            let mut polled = signals.iter_mut().map(|signal| signal.as_mut().poll(context));
+            polled.find(Poll::is_ready).unwrap_or(Poll::Pending)
+        })
+        .await
+    }
+
+    /// Runs `work` while all are held: when one is lost, `work` is dropped.
+    ///
+    /// # Errors
+    /// [`Lost`], when `work` was not finished before.
+    ///
+    /// # Cancel safety
+    /// As safe as `work` itself.
+    pub async fn protect<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
+        protect(|| self.ensure_held(), self.lost(), work).await
+    }
+
+    /// Releases them all, and tells whether all were held until now.
+    ///
+    /// # Errors
+    /// As for [`Guard::release`], for the first that had one; the others are released all the same.
+    ///
+    /// # Cancel safety
+    /// As for [`Guard::release`].
+    pub async fn release(self) -> Result<Released, Error> {
+        let mut outcome = Released::Now;
+        for released in join_all(self.guards.into_iter().map(Guard::release).collect()).await {
+            if released? == Released::AlreadyLost {
+                outcome = Released::AlreadyLost;
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Each guard on its own.
+    pub fn into_guards(self) -> Vec<Guard> {
+        self.guards
+    }
+}
+
+impl fmt::Debug for Guards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.guards).finish()
+    }
+}
+
+/// All outputs, of futures that go on at the same time.
+async fn join_all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut futures: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
+    let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        for (future, output) in futures.iter_mut().zip(&mut outputs) {
+            if output.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(context)
+            {
+                *output = Some(ready);
+            }
+        }
+        if outputs.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    outputs.into_iter().flatten().collect()
+}
