@@ -10,16 +10,21 @@ mod conformance {
     #[cfg(feature = "redis")]
     pub(crate) mod servers;
 
+    pub(crate) mod elections;
     pub(crate) mod exclusion;
     pub(crate) mod fencing;
+    pub(crate) mod gatherings;
     pub(crate) mod guards;
     pub(crate) mod idempotence;
     pub(crate) mod identity;
     pub(crate) mod leases;
     pub(crate) mod locks;
     pub(crate) mod queue;
+    pub(crate) mod readers;
     pub(crate) mod records;
     pub(crate) mod reentry;
+    pub(crate) mod semaphores;
+    pub(crate) mod several;
 }
 
 conformance_suite!(memory, crate::conformance::fixture::Memory);

@@ -47,6 +47,23 @@ macro_rules! conformance_suite {
                 reentry_can_be_counted_locally, an_owner_can_be_passed_on,
                 a_least_holding_time_outlasts_the_release, a_detached_lock_lives_by_its_handle,
                 a_handle_can_be_adopted;
+            readers: readers_share_and_a_writer_is_alone, a_waiting_writer_is_not_overtaken,
+                a_crashed_reader_delays_a_writer_by_its_lease, an_upgrade_is_refused,
+                a_writer_may_read, a_writer_becomes_a_reader_without_a_gap,
+                an_owner_that_entered_twice_stays_a_writer;
+            semaphores: permits_are_counted, permits_of_a_crashed_holder_come_back,
+                the_watchdog_keeps_permits, a_higher_limit_lets_waiters_in,
+                a_lower_limit_waits_for_permits_to_come_back,
+                a_lock_and_a_semaphore_refuse_each_other;
+            several: several_locks_are_had_together, several_locks_are_all_or_nothing,
+                several_locks_in_any_order_do_not_deadlock, a_lock_named_twice_is_refused,
+                one_lost_lock_is_told_by_all, locks_of_different_stores_are_had_together;
+            gatherings: a_latch_opens_with_the_last_count, a_latch_counts_an_owner_once,
+                a_count_outlives_its_client, a_latch_is_new_after_its_time,
+                a_barrier_opens_for_all_at_once, a_party_that_gave_up_is_not_counted;
+            elections: one_leads_and_the_next_follows, participants_are_told_in_order,
+                changes_of_leader_are_told, a_leader_that_is_forced_out_is_told,
+                a_leader_goes_on_while_it_is_renewed, terms_that_cannot_be_kept_are_refused;
         }
     };
     (@on $engine:ident, $fixture:ty, $($module:ident: $($case:ident),+;)+) => {
