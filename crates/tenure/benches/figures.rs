@@ -8,6 +8,7 @@ mod figures {
     pub(crate) mod memory;
     pub(crate) mod redis;
     pub(crate) mod redis_contended;
+    pub(crate) mod redis_kinds;
     pub(crate) mod redis_server;
     pub(crate) mod report;
 }
@@ -17,7 +18,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser;
 use figures::report::{Figure, Goal, Report};
-use figures::{held, memory, redis, redis_contended, redis_server};
+use figures::{held, memory, redis, redis_contended, redis_kinds, redis_server};
 
 /// All figures, in the order in which they are measured.
 const FIGURES: &[Figure] = &[
@@ -132,6 +133,20 @@ const FIGURES: &[Figure] = &[
         goal: Goal::AtMost(1.5),
         measure: redis_server::memory_per_lock,
         what: "server memory per held lock over Redisson's hash",
+    },
+    Figure {
+        name: "rw_readers",
+        unit: "ratio",
+        goal: Goal::AtLeast(0.8),
+        measure: redis_kinds::rw_readers,
+        what: "64 readers of one process on one name, sections/s over locks on names of their own",
+    },
+    Figure {
+        name: "semaphore_1000",
+        unit: "ratio",
+        goal: Goal::AtMost(1.3),
+        measure: redis_kinds::semaphore_1000,
+        what: "server CPU per acquire and release beside 1,000 holders over beside 10",
     },
 ];
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tenure::Tenure;
 use tenure::blocking::block_on;
+use tenure::{Lock, Tenure};
 use tenure_testkit::Server;
-use tenure_testkit::resp::{Connection, Reply};
+use tenure_testkit::resp::Connection;
 
 use super::memory::{now, pause};
 
@@ -88,11 +88,15 @@ pub(crate) fn pair_throughput() -> Vec<f64> {
 
 /// Pairs per second of so many tasks, each with a name of its own.
 pub(crate) fn pairs_per_second(tenure: &Tenure, tasks: usize) -> f64 {
+    sections_per_second((0..tasks).map(|task| tenure.lock(format!("orders/{task}"))))
+}
+
+/// Sections per second of tasks, each of which acquires and releases its lock.
+pub(crate) fn sections_per_second(locks: impl Iterator<Item = Lock>) -> f64 {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let pairs = Arc::new(AtomicU64::new(0));
     let stop = Arc::new(AtomicBool::new(false));
-    for task in 0..tasks {
-        let lock = tenure.lock(format!("orders/{task}"));
+    for lock in locks {
         let (pairs, stop) = (pairs.clone(), stop.clone());
         runtime.spawn(async move {
             while !stop.load(Ordering::Relaxed) {
@@ -151,11 +155,11 @@ impl Plain {
             for number in 0..512 {
                 self.send(true, number);
             }
-            (0..512).for_each(|_| self.expect_done());
+            (0..512).for_each(|_| self.expect("\n1 "));
             for number in 0..512 {
                 self.send(false, number);
             }
-            (0..512).for_each(|_| self.expect_done());
+            (0..512).for_each(|_| self.expect("\n0"));
             pairs += 512;
         }
         f64::from(pairs) / started.elapsed().as_secs_f64()
@@ -166,14 +170,12 @@ impl Plain {
         let owner = "0123456789abcdef0123456789abcdef";
         let hash = if acquire { &self.acquire } else { &self.release };
         let mut words = vec!["EVALSHA", hash, "1", &key, "1", "c0ffee00c0ffee00", owner];
-        words.extend(if acquire { &["30000", "0 m1 1 15000 3000 33 "][..] } else { &["-"] });
+        words.extend(if acquire { &["00030000", "+15000 3000 65"][..] } else { &["-"] });
         self.connection.send(&words).expect("sent");
     }
 
-    fn expect_done(&mut self) {
-        match self.connection.read().expect("a reply") {
-            Reply::Bulk(Some(_)) => {}
-            other => panic!("{other:?}"),
-        }
+    fn expect(&mut self, what: &str) {
+        let reply = self.connection.read().expect("a reply").text();
+        assert!(reply.as_ref().is_some_and(|reply| reply.contains(what)), "{reply:?}");
     }
 }

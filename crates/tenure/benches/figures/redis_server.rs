@@ -120,7 +120,11 @@ fn load(plain: &mut Connection, text: &str) -> String {
 }
 
 /// Microseconds of the server's CPU per operation, for scripts and DEL.
-fn cpu_of(plain: &mut Connection, count: u32, work: impl FnOnce(&mut Connection)) -> f64 {
+pub(crate) fn cpu_of(
+    plain: &mut Connection,
+    count: u32,
+    work: impl FnOnce(&mut Connection),
+) -> f64 {
     plain.command(&["CONFIG", "RESETSTAT"]).expect("a reply");
     work(plain);
     script_micros(plain) / f64::from(count)
