@@ -193,7 +193,7 @@ impl Guard {
         self.ensure_held()?;
         if self.role == Role::Counted && !self.held.driver().leave_locally(&self.held) {
             self.role = Role::Disarmed;
-            let sentence = "a lock that was entered again, counted locally, cannot be detached";
+            let sentence = "a hold that others in this process stand on cannot be detached";
             return Err(Invalid::new(sentence).into());
         }
         let held = &self.held;

@@ -266,6 +266,13 @@ macro_rules! forward_wishes {
             self
         }
 
+        /// Strictly first come, first served, as for [`Lock::fair`].
+        #[must_use]
+        pub fn fair(mut self) -> Self {
+            $(self.$lock = self.$lock.fair();)+
+            self
+        }
+
         /// What others should know, as for [`Lock::note`].
         #[must_use]
         pub fn note(mut self, note: &str) -> Self {

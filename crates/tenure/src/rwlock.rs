@@ -15,6 +15,9 @@ use crate::owner::Owner;
 /// overtaken by later readers. Every reader has a lease of its own, so one that crashes keeps a
 /// writer out for its own lease at most.
 ///
+/// Readers of one process share a lease where they can, within bounds: 64 of them, and those that
+/// come within 50 ms of the first. With [`RwLock::fair`] each has its own.
+///
 /// Inside [`Owner::scope`] (and on a thread, in the blocking API) the lock is re-entrant. A writer
 /// may read; a reader that asks to write is refused with [`Error::Upgrade`], because it would wait
 /// for itself.

@@ -2,7 +2,7 @@
 //!
 //! - [`wait`]: one acquire, from the first attempt to the guard.
 //! - [`serve`]: what waiters ask the store, and what they do with its answers; [`line`] keeps the
-//!   list of them, [`pass`] is the local hand-over between them.
+//!   list of them, [`pass`] is the local hand-over between them, [`sharing`] lets readers share.
 //! - [`watchdog`]: renewals, and noticing a loss in time.
 //! - [`release`]: letting go, in every path.
 //! - [`agenda`]: what is due when.
@@ -11,8 +11,8 @@
 //! the caller's executor is blocked (I9), callers may use any executor or none, and clean-up does
 //! not depend on anyone's future being polled (I8).
 //!
-//! Locking: `lines` may be held while taking `agenda`, never the other way round, and no engine
-//! is called and no guard dropped while either is held.
+//! Locking: `lines` may be held while taking `agenda`, and `readers` while taking `reentries`, never
+//! the other way round, and no engine is called and no guard dropped while any is held.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -40,6 +40,7 @@ mod pass;
 mod reentry;
 mod release;
 mod serve;
+mod sharing;
 mod spec;
 mod wait;
 mod watchdog;
@@ -49,6 +50,7 @@ pub(crate) use held::Held;
 use line::Lines;
 use reentry::Reentries;
 pub use release::Released;
+use sharing::Readers;
 pub(crate) use spec::{Identity, Spec};
 pub use wait::Wait;
 
@@ -78,6 +80,7 @@ pub(crate) struct Driver {
     agenda: Mutex<Agenda>,
     lines: Mutex<Lines>,
     reentries: Mutex<Reentries>,
+    readers: Mutex<Readers>,
     bell: Arc<Notify>,
     background: Background,
     spawner: Handle,
@@ -111,6 +114,7 @@ impl Driver {
             agenda: Mutex::default(),
             lines: Mutex::default(),
             reentries: Mutex::default(),
+            readers: Mutex::default(),
             bell: Arc::default(),
             background: Background::default(),
             spawner: runtime.handle().clone(),

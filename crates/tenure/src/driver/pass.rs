@@ -22,7 +22,7 @@ pub(crate) const PASS_TIME: Duration = Duration::from_millis(50);
 
 /// What must be left of the lease: a hand-over begins with a claim lease of seconds, which the
 /// watchdog is already extending.
-const ENOUGH: Duration = Duration::from_secs(1);
+pub(super) const ENOUGH: Duration = Duration::from_secs(1);
 
 impl Driver {
     /// Passes a lock that is being released to the next task here, if the bounds allow it. It

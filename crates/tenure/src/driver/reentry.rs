@@ -50,8 +50,34 @@ impl Driver {
         Guard::counted(held)
     }
 
+    /// Begins to count the entries into a new hold.
+    pub(super) fn begin_count(&self, held: &Arc<Held>) {
+        lock(&self.reentries).insert((held.name.clone(), held.entry.owner), (held.clone(), 1));
+    }
+
+    /// One more entry into a hold that is counted here; false if its last entry has just ended.
+    pub(super) fn count_once_more(&self, held: &Arc<Held>) -> bool {
+        let key = (held.name.clone(), held.entry.owner);
+        let mut reentries = lock(&self.reentries);
+        match reentries.get_mut(&key).filter(|(counted, _)| Arc::ptr_eq(counted, held)) {
+            Some((_, count)) => {
+                *count += 1;
+                true
+            }
+            None => false,
+        }
+    }
+
     /// Ends one counted entry. True if it was the last, and the hold itself must end.
     pub(crate) fn leave_locally(&self, held: &Arc<Held>) -> bool {
+        let is_last = self.count_once_less(held);
+        if is_last {
+            self.stop_reading_along(held);
+        }
+        is_last
+    }
+
+    fn count_once_less(&self, held: &Arc<Held>) -> bool {
         let key = (held.name.clone(), held.entry.owner);
         let mut reentries = lock(&self.reentries);
         match reentries.get_mut(&key).filter(|(counted, _)| Arc::ptr_eq(counted, held)) {

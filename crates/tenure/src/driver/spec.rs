@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::core::lease::Lease;
 use crate::core::name::LockName;
-use crate::core::shape::Shape;
+use crate::core::shape::{Kind, Shape};
 use crate::engine::{AcquireRequest, Queueing};
 use crate::error::{Error, Invalid};
 use crate::info::About;
@@ -73,6 +73,18 @@ impl Spec {
     pub(super) fn is_shareable(&self) -> bool {
         let is_plain = self.identity == Identity::Each && self.shape == Shape::mutex();
         is_plain && self.is_watched && !self.is_fair && self.at_least == 0
+    }
+
+    /// Whether readers of this process may stand on one hold: nameless, and content with a lease
+    /// that the watchdog keeps up.
+    pub(super) fn shares_reading(&self) -> bool {
+        let is_reader = self.shape.kind() == Kind::ReadWrite && self.shape.permits() == 1;
+        let is_nameless = match self.identity {
+            Identity::Each => true,
+            Identity::Scope => Owner::current().is_none(),
+            _ => false,
+        };
+        is_reader && is_nameless && self.is_watched && !self.is_fair && self.at_least == 0
     }
 
     /// Whether a task with this wish can take over from one with those terms: others must not

@@ -85,7 +85,7 @@ impl Driver {
     ) -> Result<Guard, Error> {
         // A task that acquires again and again must let others run, also where it never waits.
         tokio::task::coop::consume_budget().await;
-        if let Some(guard) = self.enter_locally(spec)? {
+        if let Some(guard) = self.enter_here(spec)? {
             return Ok(guard);
         }
         let started = clock::now();
@@ -93,10 +93,22 @@ impl Driver {
         let polls = wait.attempts.is_some() || wait.retry.is_some();
         let guard = if polls {
             self.acquire_by_attempts(spec, wait, started, end).await?
+        } else if spec.shares_reading() {
+            return self.acquire_reading(spec, started, end).await;
         } else {
             self.acquire_in_queue(spec, started, end).await?
         };
-        Ok(self.count_locally(spec, guard))
+        Ok(self.let_in_others(spec, guard))
+    }
+
+    /// Enters without a trip to the store, where this process holds the lock and may.
+    fn enter_here(&self, spec: &Spec) -> Result<Option<Guard>, Error> {
+        Ok(self.enter_locally(spec)?.or_else(|| self.read_along(spec)))
+    }
+
+    /// A new hold, which others of this process may enter as their wishes allow.
+    fn let_in_others(&self, spec: &Spec, guard: Guard) -> Guard {
+        self.let_read_along(spec, self.count_locally(spec, guard))
     }
 
     /// One attempt, without waiting.
@@ -105,12 +117,12 @@ impl Driver {
         spec: &Arc<Spec>,
     ) -> Result<Option<Guard>, Error> {
         tokio::task::coop::consume_budget().await;
-        if let Some(guard) = self.enter_locally(spec)? {
+        if let Some(guard) = self.enter_here(spec)? {
             return Ok(Some(guard));
         }
         let end = clock::now();
         match self.attempt(spec, spec.entry()?, None, end).await? {
-            Attempt::Granted(guard) => Ok(Some(self.count_locally(spec, guard))),
+            Attempt::Granted(guard) => Ok(Some(self.let_in_others(spec, guard))),
             Attempt::Busy | Attempt::Queued { .. } => Ok(None),
         }
     }
@@ -152,7 +164,7 @@ impl Driver {
         guards
     }
 
-    async fn acquire_in_queue(
+    pub(super) async fn acquire_in_queue(
         self: &Arc<Self>,
         spec: &Arc<Spec>,
         started: Moment,
@@ -379,7 +391,7 @@ impl Drop for Flight<'_> {
     }
 }
 
-fn timed_out(name: &LockName, started: Moment) -> Error {
+pub(super) fn timed_out(name: &LockName, started: Moment) -> Error {
     Error::TimedOut { name: name.clone(), waited: clock::now().since(started) }
 }
 

@@ -36,8 +36,9 @@ pub(crate) async fn a_waiting_writer_is_not_overtaken(store: &impl Fixture) {
     let reading = a.rwlock("x").read().await.unwrap();
     let writing = writer(b.rwlock("x"));
     until_waiting(&a, "x", 1).await;
-    assert!(a.rwlock("x").try_read().await.unwrap().is_none(), "somebody waits to write");
-    let late = reader(a.rwlock("x"));
+    let fair = a.rwlock("x").fair();
+    assert!(fair.try_read().await.unwrap().is_none(), "somebody waits to write");
+    let late = reader(fair);
     until_waiting(&a, "x", 2).await;
     drop(reading);
     let written = writing.await.unwrap();
@@ -45,6 +46,35 @@ pub(crate) async fn a_waiting_writer_is_not_overtaken(store: &impl Fixture) {
     let fence = written.fence();
     drop(written);
     assert!(late.await.unwrap().fence() > fence, "I4");
+}
+
+/// I10: readers of one process share a hold, for a while; those who come later are behind a writer
+/// that waits.
+pub(crate) async fn readers_of_a_process_share_within_bounds(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    let lock = a.rwlock("x");
+    let first = lock.read().await.unwrap();
+    let second = lock.read().await.unwrap();
+    let holders = |info: tenure::LockInfo| info.holders.len();
+    if first.owner() == second.owner() {
+        assert_eq!(holders(lock.inspect().await.unwrap()), 1, "unless the machine was very slow");
+    }
+    drop(first);
+    assert!(b.rwlock("x").try_write().await.unwrap().is_none(), "the other still reads");
+    let writing = writer(b.rwlock("x"));
+    until_waiting(&a, "x", 1).await;
+    super::fixture::pass(ms(60)).await;
+    assert!(lock.try_read().await.unwrap().is_none(), "too late to read along");
+    drop(second);
+    drop(writing.await.unwrap());
+    // No more than 64 on one hold, however fast they come.
+    let mut readers = Vec::new();
+    for _ in 0..200 {
+        readers.push(lock.read().await.unwrap());
+    }
+    assert!(holders(lock.inspect().await.unwrap()) >= 4);
+    drop(readers);
+    drop(lock.write_within(ms(5_000)).await.unwrap());
 }
 
 /// Every reader has a lease of its own.

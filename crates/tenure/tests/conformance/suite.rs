@@ -48,6 +48,7 @@ macro_rules! conformance_suite {
                 a_least_holding_time_outlasts_the_release, a_detached_lock_lives_by_its_handle,
                 a_handle_can_be_adopted;
             readers: readers_share_and_a_writer_is_alone, a_waiting_writer_is_not_overtaken,
+                readers_of_a_process_share_within_bounds,
                 a_crashed_reader_delays_a_writer_by_its_lease, an_upgrade_is_refused,
                 a_writer_may_read, a_writer_becomes_a_reader_without_a_gap,
                 an_owner_that_entered_twice_stays_a_writer;
