@@ -56,12 +56,16 @@ pub(crate) async fn the_watchdog_keeps_permits(store: &impl Fixture) {
 pub(crate) async fn a_higher_limit_lets_waiters_in(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
     let held = a.semaphore("x", 2).acquire_many(2).await.unwrap();
-    let (one, two) = (waiter(b.semaphore("x", 2), 1), waiter(b.semaphore("x", 2), 2));
+    let one = waiter(b.semaphore("x", 2), 1);
+    until_waiting(&a, "x", 1).await;
+    let two = waiter(b.semaphore("x", 2), 2);
     until_waiting(&a, "x", 2).await;
     a.semaphore("x", 3).apply_limit().await.unwrap();
-    let first = tokio::select! { first = one => first, first = two => first }.unwrap();
+    let first = one.await.unwrap();
     assert_eq!(a.lock("x").inspect().await.unwrap().limit, 3);
-    assert!(!held.is_lost() && !first.is_lost());
+    assert!(!two.is_finished(), "there is no room for two more");
+    a.semaphore("x", 5).apply_limit().await.unwrap();
+    assert!(!two.await.unwrap().is_lost() && !first.is_lost() && !held.is_lost());
 }
 
 pub(crate) async fn a_lower_limit_waits_for_permits_to_come_back(store: &impl Fixture) {
