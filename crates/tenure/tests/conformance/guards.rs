@@ -63,11 +63,6 @@ pub(crate) async fn loss_is_told_before_the_lease_ends(store: &impl Fixture) {
     assert!(told > lease / 10 * 9, "told far too early: after {told:?}");
 }
 
-#[expect(clippy::disallowed_methods, reason = "the test judges by its own clock")]
-fn now() -> std::time::Instant {
-    std::time::Instant::now()
-}
-
 /// I9: also when its own executor is blocked.
 pub(crate) async fn loss_is_told_while_the_executor_is_blocked(store: &impl Fixture) {
     let tenure = store.tenure();
