@@ -8,12 +8,15 @@ use std::time::Duration;
 
 use tenure::blocking::block_on;
 use tenure_testkit::Server;
+use tenure_testkit::resp::Connection;
 
 use super::memory::{now, pause};
 use super::redis::{client, median, ping, server, talk};
 
 const SECTION: Duration = Duration::from_millis(2);
 const PROCESSES: usize = 8;
+/// How long each holds the lock before it hands over.
+const HELD: Duration = Duration::from_micros(300);
 
 /// Sections per second of 64 tasks of one process on one name, over PINGs per second.
 pub(crate) fn local() -> Vec<f64> {
@@ -128,14 +131,23 @@ pub(crate) fn handover() -> Vec<f64> {
             std::fs::write(&shared, [0; 16]).expect("a file");
             let children: Vec<_> = (0..2).map(|_| spawn("handover", &server, &shared)).collect();
             let mut children: Vec<_> = children.into_iter().map(Ready::wait).collect();
-            let before = median((0..20).map(|_| ping(&mut plain, 200)));
+            let before = rested_ping(&mut plain);
             children.iter_mut().for_each(Ready::go);
             let times = median(children.into_iter().flat_map(Ready::report));
-            let after = median((0..20).map(|_| ping(&mut plain, 200)));
+            let after = rested_ping(&mut plain);
             talk(&format!("hand-over {times:.1} µs, ping {before:.1} and {after:.1} µs"));
             times / ((before + after) / 2.0)
         })
         .collect()
+}
+
+/// A PING after a pause like that of the holders: everyone sleeps, and a machine at rest wakes far more
+/// slowly than a busy one.
+fn rested_ping(plain: &mut Connection) -> f64 {
+    median((0..500).map(|_| {
+        pause(HELD);
+        ping(plain, 1)
+    }))
 }
 
 /// A child that has connected, and waits for the word.
@@ -220,7 +232,7 @@ fn hand_over(lock: &tenure::blocking::Lock, shared: &str) {
         if number(when) > 0 && number(who) != u64::from(me) {
             times.push(held - number(when));
         }
-        pause(Duration::from_micros(300));
+        pause(HELD);
         let mut record = u64::from(me).to_le_bytes().to_vec();
         record.extend(micros().to_le_bytes());
         file.write_all_at(&record, 0).expect("written");
