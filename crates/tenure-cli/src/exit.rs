@@ -1,8 +1,7 @@
 //! How the command ends: numbers that scripts rely on.
 
 use std::fmt::Display;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitCode, ExitStatus};
+use std::process::ExitCode;
 
 use tenure::Error;
 
@@ -46,11 +45,4 @@ impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)
     }
-}
-
-/// The child's own status, or 128 and the signal that ended it, as a shell has it.
-pub(crate) fn of_child(status: ExitStatus) -> ExitCode {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    // Both are below 256 wherever processes are as Unix has them.
-    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
 }

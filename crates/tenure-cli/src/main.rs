@@ -1,7 +1,12 @@
 //! The `tenure` command: any command under a lock, from the shell.
 
+mod child;
 mod exit;
 mod run;
+mod signals;
+mod store;
+mod time;
+mod wish;
 
 use std::process::ExitCode;
 

@@ -1,9 +1,7 @@
 //! Leader election.
 
 use std::fmt;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use crate::clock;
@@ -152,7 +150,12 @@ impl Election {
 
     async fn campaign_with(&self, wait: Wait) -> Result<Leadership, Error> {
         let reserve = self.reserve()?;
-        Ok(Leadership { guard: self.lock.acquire_with(wait).await?, reserve })
+        let guard = self.lock.acquire_with(wait).await?;
+        // A hand-over is valid for a few seconds only, until it is confirmed.
+        if guard.remaining() <= reserve {
+            guard.renew().await?;
+        }
+        Ok(Leadership { guard, reserve })
     }
 
     /// What must be left of the lease.
@@ -242,21 +245,11 @@ impl Leadership {
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
     pub async fn deposed(&self) -> Lost {
-        let mut lost = pin!(self.guard.lost());
         loop {
             if let Err(lost) = self.ensure_leader() {
                 return lost;
             }
-            let left = self.guard.remaining().saturating_sub(self.reserve);
-            let mut over = pin!(self.guard.driver().alarm(clock::now() + left));
-            let taken = std::future::poll_fn(|context| match lost.as_mut().poll(context) {
-                Poll::Ready(lost) => Poll::Ready(Some(lost)),
-                Poll::Pending => over.as_mut().poll(context).map(|()| None),
-            });
-            // Renewed in the meantime, it goes on.
-            if let Some(lost) = taken.await {
-                return lost;
-            }
+            self.guard.runs_out(self.reserve).await;
         }
     }
 

@@ -137,6 +137,30 @@ impl Guard {
         self.held.until_lost(self.turn).await
     }
 
+    /// Resolves when no more than `reserve` of the lease is left because renewals fail, or when the
+    /// lock is lost: for work that needs some time to end before another can begin.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future.
+    pub async fn runs_out(&self, reserve: Duration) {
+        let mut lost = pin!(self.lost());
+        loop {
+            let left = self.remaining().saturating_sub(reserve);
+            if left.is_zero() {
+                return;
+            }
+            let mut over = pin!(self.driver().alarm(clock::now() + left));
+            let is_lost = poll_fn(|context| match lost.as_mut().poll(context) {
+                Poll::Ready(_) => Poll::Ready(true),
+                // Renewed in the meantime, it goes on.
+                Poll::Pending => over.as_mut().poll(context).map(|()| false),
+            });
+            if is_lost.await {
+                return;
+            }
+        }
+    }
+
     /// A signal of the loss that outlives the borrow of the guard, for other tasks.
     pub fn lost_signal(&self) -> LostSignal {
         LostSignal { held: self.held.clone(), turn: self.turn }

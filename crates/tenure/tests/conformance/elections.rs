@@ -31,6 +31,7 @@ pub(crate) async fn one_leads_and_the_next_follows(store: &impl Fixture) {
     first.resign().await.unwrap();
     let second = next.await.unwrap();
     assert!(second.fence() > term, "I4");
+    assert!(second.is_leader(), "from the first moment");
     assert_eq!(&*election(&a, "a").leader().await.unwrap().unwrap().candidate, "b");
 }
 

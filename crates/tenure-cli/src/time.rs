@@ -1,0 +1,36 @@
+//! Times as people write them.
+
+use std::time::Duration;
+
+/// A time such as `10s`, `500ms`, `2m`, `1h`; a bare number counts seconds.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no time: write it like 500ms, 10s, 2m or 1h");
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let seconds = match unit {
+        "ms" => number / 1000.0,
+        "s" | "" => number,
+        "m" => number * 60.0,
+        "h" => number * 3600.0,
+        _ => return Err(wrong()),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_people_write_them() {
+        assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(time("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(time("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(time("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(time("1h"), Ok(Duration::from_secs(3600)));
+        for bad in ["", "s", "10 s", "10x", "-1s", "1e3s", "."] {
+            assert!(time(bad).is_err(), "{bad}");
+        }
+    }
+}

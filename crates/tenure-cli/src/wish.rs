@@ -1,0 +1,64 @@
+//! Which lock is wanted, and how.
+
+use std::time::Duration;
+
+use clap::Args;
+use tenure::{Error, Guard, Lock, Tenure, Wait};
+
+use crate::exit::Exit;
+use crate::time::time;
+
+/// How a lock is taken, for all commands that take one.
+#[derive(Args)]
+pub(crate) struct Wish {
+    /// Share it with others that use -s: they read, and those with -x write
+    #[arg(short, long, conflicts_with_all = ["exclusive", "limit"])]
+    shared: bool,
+    /// Alone, where others share it with -s
+    #[arg(short = 'x', long, conflicts_with = "limit")]
+    exclusive: bool,
+    /// Let N hold it at once. The latest N counts
+    #[arg(long, value_name = "N")]
+    limit: Option<u32>,
+    /// Do not wait: fail if it is not free
+    #[arg(short, long)]
+    nonblock: bool,
+    /// Wait for at most TIME, such as 10s, 500ms or 2m
+    #[arg(short, long, value_name = "TIME", value_parser = time, conflicts_with = "nonblock")]
+    wait: Option<Duration>,
+    /// The exit status if the lock is not acquired
+    #[arg(short = 'E', long, value_name = "NUMBER", default_value_t = Exit::NotAcquired as u8)]
+    pub(crate) conflict_exit_code: u8,
+    /// How long the lock stays taken if this machine dies; renewed until then
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
+    pub(crate) lease: Duration,
+    /// What others should know about it
+    #[arg(long, value_name = "TEXT")]
+    note: Option<String>,
+}
+
+impl Wish {
+    /// The lock of this name, as it is wanted.
+    pub(crate) fn lock(&self, tenure: &Tenure, name: &str) -> Lock {
+        let lock = match self.limit {
+            Some(limit) => tenure.semaphore(name, limit).permits(1),
+            None if self.shared => tenure.rwlock(name).reader(),
+            None if self.exclusive => tenure.rwlock(name).writer(),
+            None => tenure.lock(name),
+        };
+        let lock = lock.lease(self.lease);
+        match &self.note {
+            Some(note) => lock.note(note),
+            None => lock,
+        }
+    }
+
+    /// The guard, or none if the lock is taken and it is not to be waited for.
+    pub(crate) async fn acquire(&self, lock: &Lock) -> Result<Option<Guard>, Error> {
+        if self.nonblock {
+            return lock.try_acquire().await;
+        }
+        let wait = self.wait.map_or(Wait::forever(), Wait::within);
+        lock.acquire_with(wait).await.map(Some)
+    }
+}
