@@ -1,12 +1,15 @@
 //! The `tenure` command: any command under a lock, from the shell.
 
 mod child;
+mod detached;
 mod exit;
+mod eyes;
 mod run;
 mod signals;
 mod store;
 mod time;
 mod wish;
+mod words;
 
 use std::process::ExitCode;
 
@@ -24,6 +27,11 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Arguments),
+    Acquire(detached::Acquire),
+    Renew(detached::Renew),
+    Release(detached::Release),
+    Ls(eyes::List),
+    Show(eyes::Show),
 }
 
 fn main() -> ExitCode {
@@ -42,5 +50,10 @@ fn main() -> ExitCode {
     };
     match arguments.command {
         Command::Run(arguments) => runtime.block_on(run::run(arguments)),
+        Command::Acquire(arguments) => runtime.block_on(detached::acquire(arguments)),
+        Command::Renew(arguments) => runtime.block_on(detached::renew(arguments)),
+        Command::Release(arguments) => runtime.block_on(detached::release(arguments)),
+        Command::Ls(arguments) => runtime.block_on(eyes::list(arguments)),
+        Command::Show(arguments) => runtime.block_on(eyes::show(arguments)),
     }
 }
