@@ -2,18 +2,23 @@
 
 mod child;
 mod detached;
+mod elect;
 mod exit;
 mod eyes;
+mod job;
+mod paper;
 mod run;
 mod signals;
 mod store;
 mod time;
+mod waiting;
+mod watch;
 mod wish;
 mod words;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use exit::Exit;
 
 /// Any command under a lock.
@@ -27,11 +32,15 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Arguments),
+    Elect(elect::Arguments),
     Acquire(detached::Acquire),
     Renew(detached::Renew),
     Release(detached::Release),
     Ls(eyes::List),
     Show(eyes::Show),
+    Watch(watch::Arguments),
+    Completions(paper::Completions),
+    Man(paper::Man),
 }
 
 fn main() -> ExitCode {
@@ -50,10 +59,14 @@ fn main() -> ExitCode {
     };
     match arguments.command {
         Command::Run(arguments) => runtime.block_on(run::run(arguments)),
+        Command::Elect(arguments) => runtime.block_on(elect::elect(arguments)),
         Command::Acquire(arguments) => runtime.block_on(detached::acquire(arguments)),
         Command::Renew(arguments) => runtime.block_on(detached::renew(arguments)),
         Command::Release(arguments) => runtime.block_on(detached::release(arguments)),
         Command::Ls(arguments) => runtime.block_on(eyes::list(arguments)),
         Command::Show(arguments) => runtime.block_on(eyes::show(arguments)),
+        Command::Watch(arguments) => runtime.block_on(watch::watch(arguments)),
+        Command::Completions(arguments) => paper::completions(&arguments, Arguments::command()),
+        Command::Man(arguments) => paper::man(&arguments, Arguments::command()),
     }
 }

@@ -1,19 +1,18 @@
 //! `tenure run`: a command under a lock.
 
 use std::ffi::OsString;
-use std::io;
-use std::process::{Command, ExitCode};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use rustix::process::Signal;
+use clap::Args;
 use tenure::{Guard, Lock, Tenure};
 
-use crate::child::Child;
 use crate::exit::Exit;
+use crate::job::{Job, OnLost};
 use crate::signals::Signals;
 use crate::store::Store;
 use crate::time::time;
+use crate::waiting;
 use crate::wish::Wish;
 
 /// How long to wait for the release before the command ends; the lease ends it otherwise.
@@ -58,16 +57,6 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum OnLost {
-    /// End the command, and all that it has started, before another can have the lock
-    Kill,
-    /// Say so, and let it go on
-    Warn,
-    /// Let it go on
-    Ignore,
-}
-
 pub(crate) async fn run(arguments: Arguments) -> ExitCode {
     // First of all: from now on, no signal is missed.
     let mut signals = match Signals::catch() {
@@ -105,7 +94,11 @@ async fn acquire(tenure: &Tenure, arguments: &Arguments) -> Result<Guard, ExitCo
         eprintln!("tenure: {why}");
         ExitCode::from(arguments.wish.conflict_exit_code)
     };
-    match arguments.wish.acquire(&lock).await {
+    let acquired = tokio::select! {
+        acquired = arguments.wish.acquire(&lock) => acquired,
+        never = waiting::tell(&lock) => never,
+    };
+    match acquired {
         Ok(Some(guard)) => {
             // A hand-over is valid for a few seconds only, until it is confirmed.
             if guard.remaining() <= arguments.grace()
@@ -142,9 +135,11 @@ async fn hold(
             Err(error) => return Ok(Exit::of(&error).because(&error)),
         }
     }
-    let code = match start(&guard, arguments) {
-        Ok(child) => supervise(&guard, child, arguments, signals).await?,
-        Err(error) => return Ok(cannot_run(arguments, &error)),
+    let job =
+        Job { command: &arguments.command, on_lost: arguments.on_lost, grace: arguments.grace() };
+    let code = match job.run(&guard, signals).await? {
+        Ok(code) => code,
+        Err(told) => return Ok(told),
     };
     if let (Some(mark), 0) = (&mark, code) {
         // It stays until it is due again, whoever holds the lock meanwhile.
@@ -159,76 +154,6 @@ async fn hold(
 /// What stays taken for a while after a success.
 fn mark(tenure: &Tenure, name: &str, time: Duration) -> Lock {
     tenure.lock(format!("tenure-once/{name}")).fixed_lease(time)
-}
-
-#[expect(clippy::disallowed_methods, reason = "told to the command, by the calendar")]
-fn now() -> SystemTime {
-    SystemTime::now()
-}
-
-fn start(guard: &Guard, arguments: &Arguments) -> io::Result<Child> {
-    let (program, rest) = arguments.command.split_first().expect("clap requires a command");
-    let deadline = now() + guard.remaining();
-    let deadline = deadline.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis());
-    let mut command = Command::new(program);
-    command
-        .args(rest)
-        .env("TENURE_NAME", guard.name().as_str())
-        .env("TENURE_OWNER", guard.owner().to_string())
-        .env("TENURE_FENCE", guard.fence().to_string())
-        .env("TENURE_DEADLINE", deadline.to_string())
-        // It may hold a password, and the child has no need of it.
-        .env_remove("TENURE_URL");
-    Child::start(&mut command)
-}
-
-/// Waits for the command, and passes signals on to it. When the lock is being lost, it is ended.
-async fn supervise(
-    guard: &Guard,
-    mut child: Child,
-    arguments: &Arguments,
-    signals: &mut Signals,
-) -> Result<u8, Exit> {
-    let grace = arguments.grace();
-    tokio::select! {
-        code = accompany(&mut child, signals) => return Ok(code),
-        () = guard.runs_out(grace), if arguments.on_lost != OnLost::Ignore => {}
-    }
-    let name = guard.name();
-    eprintln!("tenure: `{name}` is being lost: it was not renewed in time, or taken away");
-    if arguments.on_lost == OnLost::Warn {
-        return Ok(accompany(&mut child, signals).await);
-    }
-    child.signal(Signal::TERM);
-    // A stopped process does not end.
-    child.signal(Signal::CONT);
-    if tokio::time::timeout(grace, accompany(&mut child, signals)).await.is_err() {
-        child.signal(Signal::KILL);
-        accompany(&mut child, signals).await;
-    }
-    // What it has started may have outlived it.
-    child.signal(Signal::KILL);
-    Err(Exit::Lost)
-}
-
-/// Passes signals on to the command until it ends; its status.
-async fn accompany(child: &mut Child, signals: &mut Signals) -> u8 {
-    loop {
-        let signal = tokio::select! {
-            code = child.end() => return code,
-            signal = signals.next() => signal,
-        };
-        child.signal(signal);
-    }
-}
-
-fn cannot_run(arguments: &Arguments, error: &io::Error) -> ExitCode {
-    let program = arguments.command[0].display();
-    let exit = match error.kind() {
-        io::ErrorKind::NotFound => Exit::NotFound,
-        _ => Exit::CannotRun,
-    };
-    exit.because(&format!("could not run `{program}`: {error}"))
 }
 
 impl Arguments {

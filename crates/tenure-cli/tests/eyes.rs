@@ -116,3 +116,33 @@ fn a_store_that_is_away_is_told() {
         assert!(told.contains("127.0.0.1:1") && !told.contains("secret"), "{told}");
     }
 }
+
+/// R29: changes are told as they come.
+#[test]
+fn changes_are_followed() {
+    use std::io::{BufRead, BufReader};
+    let server = Server::start();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    command.env("TENURE_URL", server.url()).args(["watch", "--interval", "20ms", "jobs/"]);
+    let mut watching = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let handle = said(&server, &["acquire", "--note", "run 7", "jobs/a"]);
+    let line = lines.next().unwrap().unwrap();
+    assert!(line.starts_with("jobs/a: held by ") && line.contains("run 7"), "{line}");
+    said(&server, &["acquire", "other"]);
+    said(&server, &["release", handle.trim()]);
+    assert_eq!(lines.next().unwrap().unwrap(), "jobs/a: free");
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+}
+
+#[test]
+fn shells_and_readers_get_their_paper() {
+    let server = Server::start();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(said(&server, &["completions", shell]).contains("conflict-exit-code"), "{shell}");
+    }
+    assert!(said(&server, &["man"]).contains(".TH"));
+    assert!(said(&server, &["man", "run"]).contains("kill\\-after"));
+    assert_eq!(code(&server, &["man", "nothing"]), Some(64));
+}

@@ -27,7 +27,11 @@ struct Holder(Child);
 
 impl Holder {
     fn start(server: &Server, arguments: &[&str]) -> Self {
-        let mut child = tenure(server, arguments).stdout(Stdio::piped()).spawn().unwrap();
+        Self::begin(tenure(server, arguments))
+    }
+
+    fn begin(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "held\n");
@@ -208,4 +212,27 @@ fn two_that_fight_never_overlap() {
         }
     });
     assert_eq!(std::fs::read_to_string(&count).unwrap().trim(), (2 * rounds).to_string());
+}
+
+/// R27: one leads at a time; the next follows when it ends, and bad terms are refused.
+#[test]
+fn a_command_runs_while_it_leads() {
+    let server = Server::start();
+    let elect = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        command.env("TENURE_URL", server.url()).arg("elect").args(arguments);
+        command
+    };
+    let first = elect(&["--candidate", "one", "x", "--", "sh", "-c", WAITS]);
+    let first = Holder::begin(first);
+    let mut second = elect(&["--candidate", "two", "x", "--", "echo", "second"]);
+    let second = second.stdout(Stdio::piped()).spawn().unwrap();
+    let show = || server.connect().unwrap().command(&["ZCARD", "tenure:{x}:q"]).unwrap();
+    until("standing", || format!("{:?}", show()).contains('1'));
+    first.signal("-TERM");
+    assert_eq!(first.end(), 128 + 15);
+    let second = second.wait_with_output().unwrap();
+    assert_eq!((second.status.code(), &*second.stdout), (Some(0), &b"second\n"[..]));
+    let wrong = elect(&["--renew-deadline", "20s", "x", "--", "true"]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(64));
 }

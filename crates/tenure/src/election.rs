@@ -222,6 +222,11 @@ impl Leadership {
         self.guard.owner()
     }
 
+    /// The lock behind it.
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
     /// Whether it leads: false from the renew deadline on.
     pub fn is_leader(&self) -> bool {
         self.ensure_leader().is_ok()

@@ -1,0 +1,89 @@
+//! `tenure elect`: a command that runs on one machine at a time, for as long as it leads.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use tenure::{Leadership, Tenure};
+
+use crate::exit::Exit;
+use crate::job::{Job, OnLost};
+use crate::signals::Signals;
+use crate::store::Store;
+use crate::time::time;
+
+/// How long to wait for the end of the term to be told; the lease ends it otherwise.
+const RESIGN_TIME: Duration = Duration::from_secs(5);
+
+/// Run a command while leading an election
+///
+/// It waits until this candidate leads. When it does not any more, the command is ended before another
+/// can lead, and the exit status is 76: start it again to stand again. Otherwise the exit status is
+/// the command's own, as for `tenure run`.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The name under which to stand, for others to see
+    #[arg(long, value_name = "TEXT")]
+    candidate: Option<String>,
+    /// For how long a leader that crashed is still the leader
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "15s")]
+    lease: Duration,
+    /// How long to lead without a confirmed renewal
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "10s")]
+    renew_deadline: Duration,
+    #[command(flatten)]
+    store: Store,
+    /// The name of the election
+    name: String,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+pub(crate) async fn elect(arguments: Arguments) -> ExitCode {
+    let mut signals = match Signals::catch() {
+        Ok(signals) => signals,
+        Err(error) => return Exit::Unavailable.because(&error),
+    };
+    let tenure = match arguments.store.connect().await {
+        Ok(tenure) => tenure,
+        Err(error) => return Exit::of(&error).because(&error),
+    };
+    let leadership = tokio::select! {
+        leadership = campaign(&tenure, &arguments) => leadership,
+        signal = signals.next() => Err(ExitCode::from(128 + signal.as_raw() as u8)),
+    };
+    let code = match leadership {
+        Ok(leadership) => lead(&leadership, &arguments, &mut signals).await,
+        Err(code) => Ok(code),
+    };
+    match code {
+        Ok(code) => {
+            tenure.flush(RESIGN_TIME).await;
+            code
+        }
+        Err(deposed) => deposed.into(),
+    }
+}
+
+async fn campaign(tenure: &Tenure, arguments: &Arguments) -> Result<Leadership, ExitCode> {
+    let mut election = tenure.election(arguments.name.as_str()).lease(arguments.lease);
+    election = election.renew_deadline(arguments.renew_deadline);
+    if let Some(candidate) = &arguments.candidate {
+        election = election.candidate(candidate);
+    }
+    election.campaign().await.map_err(|error| Exit::of(&error).because(&error))
+}
+
+async fn lead(
+    leadership: &Leadership,
+    arguments: &Arguments,
+    signals: &mut Signals,
+) -> Result<ExitCode, Exit> {
+    // What is left of the lease from the renew deadline on is for the command to end in.
+    let grace = arguments.lease.saturating_sub(arguments.renew_deadline);
+    let job = Job { command: &arguments.command, on_lost: OnLost::Kill, grace };
+    let code = job.run(leadership.guard(), signals).await?;
+    Ok(code.map_or_else(|told| told, ExitCode::from))
+}

@@ -1,0 +1,65 @@
+//! The line that is shown at a terminal while a lock is waited for.
+
+use std::future::pending;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tenure::{Lock, LockInfo};
+
+use crate::words::{ago, plain, who};
+
+/// Nobody wants to read about a wait that is over at once.
+const FIRST: Duration = Duration::from_millis(300);
+
+/// How often to look.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Tells who is ahead, for as long as it is polled. Not at a terminal: nothing.
+pub(crate) async fn tell(lock: &Lock) -> ! {
+    if !std::io::stderr().is_terminal() {
+        pending::<()>().await;
+    }
+    pause(FIRST).await;
+    let line = Line(ProgressBar::new_spinner());
+    // Without a template that is understood, the default is as good.
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+        line.0.set_style(style);
+    }
+    line.0.enable_steady_tick(Duration::from_millis(120));
+    loop {
+        if let Ok(info) = lock.inspect().await {
+            line.0.set_message(sentence(&info));
+        }
+        pause(EVERY).await;
+    }
+}
+
+fn sentence(info: &LockInfo) -> String {
+    let name = plain(info.name.as_str());
+    let holder = info.holders.first().map_or("nobody yet".to_owned(), |holder| {
+        format!("{} for {}", who(&holder.about), ago(holder.since))
+    });
+    let me = std::process::id();
+    let ahead = info.waiters.iter().position(|waiter| waiter.about.pid == me);
+    let ahead = match ahead {
+        Some(0) => "next in line".to_owned(),
+        Some(ahead) => format!("{ahead} ahead in line"),
+        None => format!("{} in line", info.waiting),
+    };
+    format!("waiting for `{name}`: held by {holder}; {ahead}")
+}
+
+/// Leaves nothing on the terminal.
+struct Line(ProgressBar);
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "people look now and then")]
+async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
+}

@@ -1,0 +1,94 @@
+//! `tenure watch`: what changes.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use tenure::{LockInfo, Tenure};
+
+use crate::exit::Exit;
+use crate::store::Store;
+use crate::time::time;
+use crate::words::{self, plain, who};
+
+/// Follow the locks: a line for every change, until it is interrupted
+///
+/// It looks again and again, so what comes and goes in between is not told.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Only names that begin with this
+    #[arg(default_value = "")]
+    prefix: String,
+    /// How often to look
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    interval: Duration,
+    /// For programs: one JSON object per line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    store: Store,
+}
+
+/// At most so many locks are followed.
+const MOST: usize = 10_000;
+
+pub(crate) async fn watch(arguments: Arguments) -> ExitCode {
+    let tenure = match arguments.store.connect().await {
+        Ok(tenure) => tenure,
+        Err(error) => return Exit::of(&error).because(&error),
+    };
+    let mut before: BTreeMap<String, LockInfo> = BTreeMap::new();
+    loop {
+        let now = match look(&tenure, &arguments.prefix).await {
+            Ok(now) => now,
+            Err(error) => return Exit::of(&error).because(&error),
+        };
+        for (name, info) in &now {
+            if before.get(name).is_none_or(|earlier| differs(earlier, info)) {
+                tell(info, &arguments);
+            }
+        }
+        for name in before.keys().filter(|name| !now.contains_key(*name)) {
+            tell_free(name, &arguments);
+        }
+        before = now;
+        pause(arguments.interval).await;
+    }
+}
+
+async fn look(tenure: &Tenure, prefix: &str) -> Result<BTreeMap<String, LockInfo>, tenure::Error> {
+    let locks = tenure.list(prefix, MOST).await?;
+    Ok(locks.into_iter().map(|info| (info.name.as_str().to_owned(), info)).collect())
+}
+
+/// Other holders, or more or fewer who wait. Leases that were renewed are no change.
+fn differs(earlier: &LockInfo, now: &LockInfo) -> bool {
+    let holders = |info: &LockInfo| {
+        info.holders.iter().map(|it| (it.owner, it.fence, it.permits)).collect::<Vec<_>>()
+    };
+    earlier.waiting != now.waiting || holders(earlier) != holders(now)
+}
+
+fn tell(info: &LockInfo, arguments: &Arguments) {
+    if arguments.json {
+        return println!("{}", words::lock(info));
+    }
+    let holders: Vec<_> = info.holders.iter().map(|holder| who(&holder.about)).collect();
+    let holders = if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") };
+    println!("{}: held by {holders}; {} waiting", plain(info.name.as_str()), info.waiting);
+}
+
+fn tell_free(name: &str, arguments: &Arguments) {
+    if arguments.json {
+        println!("{}", json!({ "name": name, "kind": null, "holders": [], "waiting": 0 }));
+    } else {
+        println!("{}: free", plain(name));
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "it looks again and again")]
+async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
+}
