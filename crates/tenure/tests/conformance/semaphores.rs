@@ -56,7 +56,10 @@ pub(crate) async fn the_watchdog_keeps_permits(store: &impl Fixture) {
 pub(crate) async fn a_higher_limit_lets_waiters_in(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
     let held = a.semaphore("x", 2).acquire_many(2).await.unwrap();
-    let (one, two) = (waiter(b.semaphore("x", 2), 1), waiter(b.semaphore("x", 2), 2));
+    // In this order: behind one who wants two, one who wants one would wait as well (I10).
+    let one = waiter(b.semaphore("x", 2), 1);
+    until_waiting(&a, "x", 1).await;
+    let two = waiter(b.semaphore("x", 2), 2);
     until_waiting(&a, "x", 2).await;
     a.semaphore("x", 3).apply_limit().await.unwrap();
     let first = tokio::select! { first = one => first, first = two => first }.unwrap();
