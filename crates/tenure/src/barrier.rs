@@ -10,7 +10,8 @@ use crate::lock::Lock;
 
 /// Lets so many parties go on together: each waits until all are there. Then it can be used again.
 ///
-/// A party that gives up, or crashes, is not counted any more; the others wait for another.
+/// A party that gives up is not counted any more, and one that crashes not for longer than 15 seconds;
+/// the others wait for another.
 ///
 /// ```
 /// # tenure::blocking::block_on(async {

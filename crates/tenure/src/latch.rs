@@ -56,7 +56,7 @@ impl Latch {
     /// Counts down by one. An open latch stays open.
     ///
     /// # Errors
-    /// Bad input, or trouble with the store: then it was not counted, or will not be.
+    /// Bad input, or trouble with the store that lasts: then it was not counted, or will not be.
     ///
     /// # Cancel safety
     /// Dropped before the end, it was not counted, or will not be.
@@ -126,10 +126,9 @@ impl Latch {
     }
 
     async fn arrive(&self, arrival: Lock) -> Result<(), Error> {
-        // Nothing keeps an arrival out, so one attempt is enough; its hold stays by its lease.
-        if let Some(guard) = arrival.try_acquire().await? {
-            guard.forget();
-        }
+        // Nothing keeps an arrival out, so it never waits for others; but after trouble it is sent
+        // again (I5), so that a lost answer does not undo it. Its hold stays by its lease.
+        arrival.acquire().await?.forget();
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 mod redis {
     pub(crate) mod fixture;
 
+    mod kinds;
     mod loading;
     mod matrix;
     mod scripts;

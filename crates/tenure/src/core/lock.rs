@@ -319,7 +319,8 @@ impl LockState {
     fn enter_again(&mut self, request: &AcquireRequest, scene: &mut Scene<'_>) -> Option<Acquired> {
         let Entry { owner, number } = request.entry;
         let holder = self.holders.find(owner).filter(|holder| !holder.is_lingering())?;
-        if request.shape.permits() > holder.permits {
+        // The last to count down a latch may have got fewer than it asked for.
+        if request.shape.permits() > holder.permits && self.kind != Kind::Latch {
             return Some(Acquired::Upgrade { held: holder.permits });
         }
         let (fence, fences) = (holder.fence, holder.fences);

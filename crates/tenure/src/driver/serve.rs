@@ -275,8 +275,10 @@ impl super::line::Line {
 }
 
 /// When to ask again, if no wake-up comes: the heartbeat thrice in its time, and for the first
-/// few also when the present holder's lease ends.
+/// few also when the present holder's lease ends. Where nobody holds anything, at a latch or a
+/// barrier, there is no such moment, and asking at once would go on for ever.
 fn ask_after(standing: Standing) -> Duration {
     let heartbeat = HEARTBEAT / 3;
-    if standing.ahead < FIRST_FEW { heartbeat.min(standing.free_in) } else { heartbeat }
+    let is_held = !standing.free_in.is_zero();
+    if is_held && standing.ahead < FIRST_FEW { heartbeat.min(standing.free_in) } else { heartbeat }
 }

@@ -240,6 +240,10 @@ impl Engine for Faulty {
         self.engine.force_release(request)
     }
 
+    fn place(&self) -> String {
+        self.engine.place()
+    }
+
     fn listen(&self, listener: Weak<dyn Listener>) {
         *self.weather.listener.lock().unwrap() = Some(listener);
         let ear: Weak<Ear> = Arc::downgrade(&self.ear);

@@ -4,6 +4,7 @@
 
 mod account;
 mod checker;
+mod gatherings;
 mod mutants;
 
 use proptest::prelude::*;

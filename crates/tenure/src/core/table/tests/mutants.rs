@@ -149,3 +149,40 @@ impl Subject for SkipsTheHead {
         outcome
     }
 }
+
+mutant! {
+    /// Counts from zero, so that a latch opens one early.
+    OpensEarly
+}
+
+impl Subject for OpensEarly {
+    fn table(&mut self) -> &mut Table {
+        &mut self.0
+    }
+
+    fn acquire(&mut self, request: &AcquireRequest, now: Now, effects: &mut Effects) -> Acquired {
+        let (shape, mut request) = (request.shape, request.clone());
+        let limit = shape.limit() - 1;
+        request.shape = Shape::new(shape.kind(), limit, shape.permits().min(limit)).unwrap();
+        self.0.acquire(&request, 1, now, effects)
+    }
+}
+
+mutant! {
+    /// A waiter is there for good, also when it has not been heard of for long.
+    CountsTheDead
+}
+
+impl Subject for CountsTheDead {
+    fn table(&mut self) -> &mut Table {
+        &mut self.0
+    }
+
+    fn acquire(&mut self, request: &AcquireRequest, now: Now, effects: &mut Effects) -> Acquired {
+        let mut request = request.clone();
+        if let Some(queue) = &mut request.queue {
+            queue.heartbeat = std::time::Duration::from_secs(3600);
+        }
+        self.0.acquire(&request, 1, now, effects)
+    }
+}

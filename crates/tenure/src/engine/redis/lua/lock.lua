@@ -372,7 +372,8 @@ local function hand_over(lock, waiter)
   -- Who misses the opening of a barrier must find it when asking again, which takes a heartbeat.
   local lease = lock.letter == 'b' and waiter.lease or math.min(waiter.claim, waiter.lease)
   local fence = next_fence(lock, waiter.fences)
-  if tell(lock, waiter, fence, waiter.fences, lease) == 0 then
+  -- A party of a barrier that is cut off was counted all the same: it finds the opening when it asks.
+  if tell(lock, waiter, fence, waiter.fences, lease) == 0 and lock.letter ~= 'b' then
     return
   end
   local holder = {

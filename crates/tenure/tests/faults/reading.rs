@@ -1,18 +1,12 @@
 //! Readers of one process that share a hold: what becomes of the others when the first of them gives
 //! up, fails or leaves.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[allow(dead_code, reason = "other tests need the rest of it")]
-mod common;
-
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use common::{Fault, Kind, Stage, Weather, ms, pair, pass};
 use tenure::{Error, Guard, RwLock, Tenure};
 
-const LONG: Duration = Duration::from_secs(20);
+use super::fixture::LONG;
+use crate::common::{Fault, Kind, Stage, Weather, ms, pair, pass};
 
 fn reader(lock: RwLock) -> tokio::task::JoinHandle<Result<Guard, Error>> {
     tokio::spawn(async move { lock.read_within(LONG).await })

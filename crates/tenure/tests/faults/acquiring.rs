@@ -1,0 +1,180 @@
+//! Acquires whose requests and answers are lost, late, or not waited for.
+
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use tenure::engine::MemoryEngine;
+use tenure::{Backoff, Error, Fallback, Released, Tenure, Wait};
+
+use super::fixture::{LONG, poll_once, until_free};
+use crate::common::{Fault, Faulty, Kind, Stage, ms, pair};
+
+/// R31: the same entry is asked for again, and gets the same grant, once.
+#[tokio::test]
+async fn an_acquire_whose_reply_is_lost_is_asked_for_again() {
+    let (troubled, weather, calm) = pair();
+    weather.once(Kind::Acquire, Fault::ReplyLost);
+    let guard = troubled.lock("x").acquire().await.unwrap();
+    assert_eq!(weather.acquires.load(Ordering::SeqCst), 2);
+    let info = calm.lock("x").inspect().await.unwrap();
+    assert_eq!((info.holders[0].entries, info.holders[0].fence), (1, guard.fence()));
+    assert_eq!(guard.release().await.unwrap(), Released::Now);
+    until_free(&calm, "x").await;
+}
+
+/// I6: unknown is never reported as refused, and what it may have left is undone.
+#[tokio::test]
+async fn an_unknown_acquire_that_is_given_up_is_released() {
+    let (troubled, weather, calm) = pair();
+    weather.once(Kind::Acquire, Fault::ReplyLost);
+    let error = troubled.lock("x").try_acquire().await.unwrap_err();
+    assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
+    assert!(error.to_string().contains("`x`"), "{error}");
+    until_free(&calm, "x").await;
+
+    // Undone as well when the way is cut for a while right after.
+    weather.once(Kind::Acquire, Fault::ReplyLost);
+    weather.always(Kind::Cancel, Fault::RequestLost);
+    troubled.lock("x").try_acquire().await.unwrap_err();
+    assert!(calm.lock("x").try_acquire().await.unwrap().is_none(), "granted to nobody yet");
+    weather.clear();
+    until_free(&calm, "x").await;
+    assert!(troubled.flush(LONG).await);
+}
+
+/// I6: a refusal after an unanswered attempt does not make it known.
+#[tokio::test]
+async fn a_later_refusal_does_not_hide_an_unknown_outcome() {
+    let (troubled, weather, calm) = pair();
+    weather.once(Kind::Acquire, Fault::ReplyLost);
+    weather.always(Kind::Acquire, Fault::Refused);
+    let error = troubled.lock("x").acquire().await.unwrap_err();
+    assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
+    until_free(&calm, "x").await;
+}
+
+/// R24.
+#[tokio::test]
+async fn an_unreachable_store_is_told_apart_from_a_busy_lock() {
+    let (troubled, weather, calm) = pair();
+    let held = calm.lock("x").acquire().await.unwrap();
+    assert!(troubled.lock("x").try_acquire().await.unwrap().is_none(), "busy");
+    weather.cut(Fault::Refused);
+    for error in [
+        troubled.lock("x").try_acquire().await.unwrap_err(),
+        troubled.lock("x").acquire().await.unwrap_err(),
+        troubled.lock("x").acquire_within(ms(50)).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+        assert_eq!(error.to_string(), "could not acquire `x`: connection refused");
+    }
+    drop(held);
+}
+
+/// R22: the caller chose a local lock for when the store is away, and sees that it got one.
+#[test]
+fn the_fallback_is_local_and_visible() {
+    let faulty = Faulty::new(MemoryEngine::new());
+    let weather = faulty.weather();
+    let builder = Tenure::builder().fallback(Fallback::Local).patience(ms(50));
+    let tenure = builder.engine(faulty).unwrap();
+    let recorder = DebuggingRecorder::new();
+    let seen = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        tenure::blocking::block_on(async {
+            assert!(!tenure.lock("x").acquire().await.unwrap().is_degraded());
+            weather.cut(Fault::Refused);
+            let guard = tenure.lock("x").acquire().await.unwrap();
+            assert!(guard.is_degraded());
+            assert!(tenure.lock("x").try_acquire().await.unwrap().is_none(), "exclusive here");
+            guard.release().await.unwrap();
+            weather.clear();
+            assert!(!tenure.lock("x").acquire().await.unwrap().is_degraded());
+        });
+    });
+    let fallbacks = seen.snapshot().into_vec().into_iter().find_map(|(key, _, _, value)| {
+        (key.key().name() == "tenure_fallbacks_total").then_some(value)
+    });
+    assert_eq!(fallbacks, Some(DebugValue::Counter(2)));
+}
+
+/// R8, I6: the time allowed holds also when the store does not answer; what may have been granted
+/// is given back.
+#[tokio::test]
+async fn the_time_allowed_holds_without_an_answer() {
+    for stage in [Stage::Request, Stage::Reply] {
+        time_allowed_without_an_answer(stage).await;
+    }
+}
+
+async fn time_allowed_without_an_answer(stage: Stage) {
+    let (troubled, weather, calm) = pair();
+    weather.hold_up(Kind::Acquire, stage);
+    let lock = troubled.lock("x");
+    let acquire = lock.acquire_within(ms(50));
+    let error = tokio::time::timeout(ms(2000), acquire).await.expect("in time").unwrap_err();
+    assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
+    weather.clear();
+    assert!(troubled.flush(LONG).await);
+    until_free(&calm, "x").await;
+}
+
+/// R8: a store that said "busy" before, and is slow at the end, is no unknown outcome: the time is
+/// over.
+#[tokio::test]
+async fn time_that_ends_during_a_later_attempt_is_over() {
+    let (troubled, weather, calm) = pair();
+    let held = calm.lock("x").acquire().await.unwrap();
+    let slow_down = {
+        let weather = weather.clone();
+        move |_| {
+            weather.hold_up(Kind::Acquire, Stage::Reply);
+            ms(1)
+        }
+    };
+    let wait = Wait::within(ms(50)).retry(Backoff::custom(slow_down));
+    let error = troubled.lock("x").acquire_with(wait).await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    drop(held);
+    weather.clear();
+    assert!(troubled.flush(LONG).await);
+    until_free(&calm, "x").await;
+}
+
+/// I8: polled k times and dropped, for every k, on a store whose answers take several polls; with
+/// the lock free, held, and handed over in the middle of it.
+#[tokio::test]
+async fn an_acquire_dropped_at_any_await_leaves_nothing() {
+    for polls_per_answer in [0, 1, 4] {
+        for polls in 0..16 {
+            for situation in ["free", "held", "released midway"] {
+                drop_after(polls_per_answer, polls, situation).await;
+            }
+        }
+    }
+}
+
+async fn drop_after(polls_per_answer: usize, polls: usize, situation: &str) {
+    let (troubled, weather, calm) = pair();
+    weather.polls.store(polls_per_answer, Ordering::SeqCst);
+    let mut held = match situation {
+        "free" => None,
+        _ => Some(calm.lock("x").acquire().await.unwrap()),
+    };
+    {
+        let lock = troubled.lock("x");
+        let mut acquire = pin!(lock.acquire());
+        for round in 0..polls {
+            if situation == "released midway" && round == polls / 2 {
+                held = None;
+            }
+            if poll_once(acquire.as_mut()).await.is_ready() {
+                break;
+            }
+        }
+    }
+    drop(held);
+    assert!(troubled.flush(LONG).await, "{polls} polls, {situation}");
+    until_free(&calm, "x").await;
+}

@@ -1,0 +1,162 @@
+//! Holders whose renewals and releases are lost.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tenure::{Error, Released, WhyLost};
+
+use super::fixture::{LONG, poll_once, until_free};
+use crate::common::{Fault, Kind, ms, pair, pass};
+
+/// A lost renewal leaves the old deadline standing; the next one saves the lock.
+#[tokio::test]
+async fn a_lock_survives_renewals_that_fail_for_a_while() {
+    let (troubled, weather, _) = pair();
+    let guard = troubled.lock("x").lease(ms(600)).acquire().await.unwrap();
+    for fault in [Fault::Refused, Fault::RequestLost, Fault::ReplyLost] {
+        weather.once(Kind::Renew, fault);
+    }
+    while weather.renewals.load(Ordering::SeqCst) < 6 {
+        pass(ms(10)).await;
+        assert!(!guard.is_lost());
+    }
+    assert_eq!(guard.release().await.unwrap(), Released::Now);
+}
+
+/// I9: cut off, the holder is told before the store lets anyone else in.
+#[tokio::test]
+async fn a_holder_that_is_cut_off_is_told_in_time() {
+    let (troubled, weather, calm) = pair();
+    let guard = troubled.lock("x").lease(ms(500)).acquire().await.unwrap();
+    weather.cut(Fault::RequestLost);
+    assert_eq!(guard.lost().await.why(), WhyLost::LeaseEnded);
+    assert!(!calm.lock("x").inspect().await.unwrap().is_free(), "told too late");
+    let next = calm.lock("x").acquire_within(LONG).await.unwrap();
+    weather.clear();
+    drop(guard);
+    assert!(troubled.flush(LONG).await);
+    assert_eq!(calm.lock("x").inspect().await.unwrap().holders[0].owner, next.owner(), "I3");
+}
+
+/// R31: "already gone" is success for a release that was sent twice.
+#[tokio::test]
+async fn a_release_whose_reply_is_lost_goes_on_in_the_background() {
+    let (troubled, weather, calm) = pair();
+    for fault in [Fault::ReplyLost, Fault::RequestLost, Fault::Refused] {
+        let guard = troubled.lock("x").acquire().await.unwrap();
+        weather.once(Kind::Release, fault);
+        let error = guard.release().await.unwrap_err();
+        let is_unknown = matches!(error, Error::Unknown { .. });
+        assert_eq!(is_unknown, fault != Fault::Refused, "{error:?}");
+        until_free(&calm, "x").await;
+    }
+    let guard = troubled.lock("x").acquire().await.unwrap();
+    weather.once(Kind::Release, Fault::RequestLost);
+    drop(guard);
+    until_free(&calm, "x").await;
+}
+
+/// I8: a release that is dropped goes on, for every k.
+#[tokio::test]
+async fn a_release_dropped_at_any_await_still_releases() {
+    for polls in 0..8 {
+        let (troubled, weather, calm) = pair();
+        weather.polls.store(4, Ordering::SeqCst);
+        let guard = troubled.lock("x").acquire().await.unwrap();
+        {
+            let mut release = pin!(guard.release());
+            for _ in 0..polls {
+                if poll_once(release.as_mut()).await.is_ready() {
+                    break;
+                }
+            }
+        }
+        until_free(&calm, "x").await;
+    }
+}
+
+/// I6, I8: everything at once. Whatever is lost, nobody is let in beside a holder, and in the end
+/// nothing is left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_leaks_in_a_storm() {
+    let (troubled, weather, calm) = pair();
+    weather.polls.store(2, Ordering::SeqCst);
+    let inside = Arc::new(AtomicUsize::new(0));
+    let tasks: Vec<_> = (0..12u64)
+        .map(|task| {
+            let client = if task % 3 == 0 { calm.clone() } else { troubled.clone() };
+            let inside = inside.clone();
+            tokio::spawn(async move {
+                for round in 0..60u64 {
+                    let patience = ms(1 + (task * 7 + round * 13) % 40);
+                    let Ok(guard) = client.lock("x").acquire_within(patience).await else {
+                        continue;
+                    };
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "I1");
+                    tokio::task::yield_now().await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    if round % 2 == 0 {
+                        drop(guard);
+                    } else {
+                        let _ = guard.release().await;
+                    }
+                }
+            })
+        })
+        .collect();
+    let storm = tokio::spawn({
+        let weather = weather.clone();
+        async move {
+            let kinds = [Kind::Acquire, Kind::Release, Kind::Cancel, Kind::Renew];
+            let faults = [Fault::ReplyLost, Fault::RequestLost, Fault::Refused];
+            for round in 0.. {
+                weather.once(kinds[round % 4], faults[round % 3]);
+                weather.is_deaf.store(round % 5 == 0, Ordering::SeqCst);
+                pass(ms(1)).await;
+            }
+        }
+    });
+    for task in tasks {
+        task.await.unwrap();
+    }
+    storm.abort();
+    weather.clear();
+    assert!(troubled.flush(LONG).await);
+    until_free(&calm, "x").await;
+}
+
+/// I6, R27: the guard is a reader's at once, and others may read as soon as the store knows.
+#[tokio::test]
+async fn a_downgrade_whose_reply_is_lost_goes_on_in_the_background() {
+    for fault in [Fault::ReplyLost, Fault::RequestLost, Fault::Refused] {
+        let (troubled, weather, calm) = pair();
+        let other = calm.rwlock("x");
+        let writing = troubled.rwlock("x").write().await.unwrap();
+        weather.once(Kind::Release, fault);
+        let reading = writing.downgrade().await;
+        let beside = other.read_within(LONG).await.unwrap();
+        reading.ensure_held().unwrap();
+        assert!(other.try_write().await.unwrap().is_none(), "I1: both read");
+        drop(beside);
+        assert_eq!(reading.release().await.unwrap(), Released::Now, "{fault:?}");
+        drop(other.write_within(LONG).await.unwrap());
+    }
+}
+
+/// I5, I8, R27: released before the store was told that it only reads; the late message harms
+/// nobody.
+#[tokio::test]
+async fn a_downgrade_overtaken_by_its_release_is_over() {
+    let (troubled, weather, calm) = pair();
+    let writing = troubled.rwlock("x").write().await.unwrap();
+    for _ in 0..3 {
+        weather.once(Kind::Release, Fault::RequestLost);
+    }
+    drop(writing.downgrade().await);
+    let next = calm.rwlock("x").write_within(LONG).await.unwrap();
+    assert!(troubled.flush(LONG).await);
+    assert!(calm.rwlock("x").try_read().await.unwrap().is_none(), "the next one writes");
+    next.release().await.unwrap();
+    until_free(&calm, "x").await;
+}

@@ -1,0 +1,131 @@
+//! Several locks at once, in stores that lose what they are told.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use tenure::{Error, Guards, Released, Tenure, Wait, acquire_all};
+
+use super::fixture::{LONG, poll_once, until_free};
+use crate::common::{Fault, Kind, Weather, ms, pair};
+
+async fn all_of(tenure: &Tenure) -> Result<Guards, Error> {
+    acquire_all(["x", "y", "z"].map(|name| tenure.lock(name)), Wait::within(LONG)).await
+}
+
+/// I5, I6, R27: one of the answers, or of the requests, is lost. All are had nevertheless, each
+/// once.
+#[tokio::test]
+async fn several_locks_are_had_though_one_answer_is_lost() {
+    for fault in [Fault::ReplyLost, Fault::RequestLost, Fault::Refused] {
+        for place in 0..3 {
+            let (troubled, weather, calm) = pair();
+            for _ in 0..place {
+                weather.once(Kind::Acquire, Fault::None);
+            }
+            weather.once(Kind::Acquire, fault);
+            let guards = all_of(&troubled).await.unwrap();
+            assert!(troubled.flush(LONG).await);
+            guards.ensure_held().unwrap();
+            for guard in guards.iter() {
+                let info = calm.lock(guard.name().as_str()).inspect().await.unwrap();
+                let holder = &info.holders[0];
+                assert_eq!((holder.owner, holder.entries), (guard.owner(), 1), "{fault:?} {place}");
+                assert_eq!(info.waiting, 0, "{fault:?} {place}");
+            }
+            assert_eq!(guards.release().await.unwrap(), Released::Now);
+            free_everywhere(&[(&troubled, &calm)]).await;
+        }
+    }
+}
+
+/// I6, I8, R27: a store that answers nothing is given up, and nothing is kept of the others.
+#[tokio::test]
+async fn several_locks_are_given_up_together() {
+    let (troubled, weather, calm) = pair();
+    for _ in 0..2 {
+        weather.once(Kind::Acquire, Fault::None);
+    }
+    weather.always(Kind::Acquire, Fault::ReplyLost);
+    let error = all_of(&troubled).await.unwrap_err();
+    assert!(matches!(&error, Error::Unknown { .. }), "{error:?}");
+    assert!(error.to_string().contains("`z`"), "{error}");
+    weather.clear();
+    free_everywhere(&[(&troubled, &calm)]).await;
+}
+
+/// I8, R27: polled k times and dropped, for every k, on two stores whose answers take several
+/// polls; with all locks free, one held, and one handed over in the middle of it.
+#[tokio::test]
+async fn several_locks_dropped_at_any_await_leave_nothing() {
+    for polls_per_answer in [0, 1, 4] {
+        for polls in 0..24 {
+            for situation in ["free", "held", "released midway"] {
+                drop_after(polls_per_answer, polls, situation).await;
+            }
+        }
+    }
+}
+
+async fn drop_after(polls_per_answer: usize, polls: usize, situation: &str) {
+    let stores: [(Tenure, Arc<Weather>, Tenure); 2] = [pair(), pair()];
+    for (_, weather, _) in &stores {
+        weather.polls.store(polls_per_answer, Ordering::SeqCst);
+    }
+    let [(here, _, calm), (there, _, calm_there)] = &stores;
+    let mut held = match situation {
+        "free" => None,
+        _ => Some(calm.lock("y").acquire().await.unwrap()),
+    };
+    {
+        let locks = [there.lock("z"), here.lock("y"), there.lock("x"), here.lock("z")];
+        let mut acquire = pin!(acquire_all(locks, Wait::forever()));
+        for round in 0..polls {
+            if situation == "released midway" && round == polls / 2 {
+                held = None;
+            }
+            if let Poll::Ready(acquired) = poll_once(acquire.as_mut()).await {
+                assert!(held.is_none() && acquired.is_ok(), "{polls} polls, {situation}");
+                break;
+            }
+        }
+    }
+    drop(held);
+    free_everywhere(&[(here, calm), (there, calm_there)]).await;
+}
+
+async fn free_everywhere(stores: &[(&Tenure, &Tenure)]) {
+    for (troubled, calm) in stores {
+        assert!(troubled.flush(LONG).await);
+        for name in ["x", "y", "z"] {
+            until_free(calm, name).await;
+        }
+    }
+}
+
+/// I8, R27: a release of several that is dropped goes on, for every k.
+#[tokio::test]
+async fn a_release_of_several_dropped_at_any_await_still_releases() {
+    for polls in 0..8 {
+        let (troubled, weather, calm) = pair();
+        weather.polls.store(4, Ordering::SeqCst);
+        let guards = all_of(&troubled).await.unwrap();
+        {
+            let mut release = pin!(guards.release());
+            for _ in 0..polls {
+                if poll_once(release.as_mut()).await.is_ready() {
+                    break;
+                }
+            }
+        }
+        free_everywhere(&[(&troubled, &calm)]).await;
+    }
+    let (troubled, weather, calm) = pair();
+    let guards = all_of(&troubled).await.unwrap();
+    weather.once(Kind::Release, Fault::ReplyLost);
+    let error = guards.release().await.unwrap_err();
+    assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
+    free_everywhere(&[(&troubled, &calm)]).await;
+    assert!(calm.lock("x").acquire_within(ms(100)).await.is_ok());
+}

@@ -1,0 +1,123 @@
+//! The other process: what the tests start, and what it does.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tenure::blocking::block_on;
+use tenure::engine::{AcquireRequest, Engine, Queueing, RedisEngine};
+use tenure::{About, Entry, Guard, Kind, Lease, LockInfo, LockName, Owner, Shape, Tenure};
+use tenure_testkit::Server;
+use tokio::time::Instant;
+
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+/// How long a party that does not ask again is taken to be there.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// A process of its own that takes "x", or waits for it, and says so.
+pub(crate) struct Other {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Other {
+    /// Starts it, to take "x" as a `lock`, `reader`, `permits` or `party`.
+    pub(crate) fn start(server: &Server, role: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["processes::other::the_other_process", "--exact", "--ignored", "--nocapture"])
+            .env("TENURE_OTHER_URL", server.url())
+            .env("TENURE_OTHER_ROLE", role)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, output }
+    }
+
+    /// Reads until the process has said this.
+    pub(crate) fn expect(&mut self, word: &str) {
+        let mut lines = (&mut self.output).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains(word)), "it ended without saying {word}");
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the other process does: takes the lock with a lease of a second, keeps it as long as it
+/// can, and says how that ended.
+#[test]
+#[ignore = "the other half of the tests here, which run it"]
+fn the_other_process() {
+    let url = std::env::var("TENURE_OTHER_URL").unwrap();
+    let role = std::env::var("TENURE_OTHER_ROLE").unwrap();
+    block_on(async {
+        if role == "party" {
+            return wait_as_party(&url).await;
+        }
+        let tenure = Tenure::connect(&url).await.unwrap();
+        println!("connected");
+        let guard = take(&tenure, &role).await;
+        println!("holds");
+        guard.lost().await;
+        println!("lost");
+        println!("{:?}", guard.release().await.unwrap());
+    });
+}
+
+async fn take(tenure: &Tenure, role: &str) -> Guard {
+    let second = Duration::from_secs(1);
+    match role {
+        "lock" => tenure.lock("x").lease(second).acquire().await.unwrap(),
+        "reader" => tenure.rwlock("x").lease(second).read().await.unwrap(),
+        "permits" => tenure.semaphore("x", 3).lease(second).acquire_many(2).await.unwrap(),
+        other => panic!("no such role: {other}"),
+    }
+}
+
+/// Asks as long as it lives, as a client does, but more often.
+async fn wait_as_party(url: &str) {
+    let engine = RedisEngine::connect(url).await.unwrap();
+    let claim = Duration::from_secs(3);
+    let request = AcquireRequest {
+        name: LockName::new("x").unwrap(),
+        entry: Entry { owner: Owner::new(), number: 0 },
+        shape: Shape::new(Kind::Barrier, 2, 1).unwrap(),
+        lease: Lease::DEFAULT,
+        about: Arc::new(About::this_process()),
+        queue: Some(Queueing { heartbeat: HEARTBEAT, claim, fences: 1 }),
+    };
+    loop {
+        let answer = engine.acquire(request.clone()).await.unwrap();
+        println!("waits: {answer:?}");
+        std::thread::park_timeout(HEARTBEAT / 4);
+    }
+}
+
+pub(crate) fn connect(server: &Server) -> Tenure {
+    block_on(Tenure::connect(&server.url())).unwrap()
+}
+
+/// Waits until the store shows this of "x"; long enough, and not for ever.
+pub(crate) fn wait_for(tenure: &Tenure, is_so: impl Fn(&LockInfo) -> bool) {
+    let started = Instant::now();
+    loop {
+        let info = block_on(tenure.lock("x").inspect()).unwrap();
+        if is_so(&info) {
+            return;
+        }
+        assert!(started.elapsed() < LONG, "it stays so: {info:?}");
+        std::thread::yield_now();
+    }
+}
