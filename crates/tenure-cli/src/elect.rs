@@ -9,12 +9,10 @@ use tenure::{Leadership, Tenure};
 
 use crate::exit::Exit;
 use crate::job::{Job, OnLost};
+use crate::session::Session;
 use crate::signals::Signals;
 use crate::store::Store;
 use crate::time::time;
-
-/// How long to wait for the end of the term to be told; the lease ends it otherwise.
-const RESIGN_TIME: Duration = Duration::from_secs(5);
 
 /// Run a command while leading an election
 ///
@@ -42,29 +40,20 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn elect(arguments: Arguments) -> ExitCode {
-    let mut signals = match Signals::catch() {
-        Ok(signals) => signals,
-        Err(error) => return Exit::Unavailable.because(&error),
+    let mut session = match Session::open(&arguments.store).await {
+        Ok(session) => session,
+        Err(code) => return code,
     };
-    let tenure = match arguments.store.connect().await {
-        Ok(tenure) => tenure,
-        Err(error) => return Exit::of(&error).because(&error),
-    };
+    let Session { tenure, signals } = &mut session;
     let leadership = tokio::select! {
-        leadership = campaign(&tenure, &arguments) => leadership,
+        leadership = campaign(tenure, &arguments) => leadership,
         signal = signals.next() => Err(ExitCode::from(128 + signal.as_raw() as u8)),
     };
     let code = match leadership {
-        Ok(leadership) => lead(&leadership, &arguments, &mut signals).await,
+        Ok(leadership) => lead(&leadership, &arguments, signals).await,
         Err(code) => Ok(code),
     };
-    match code {
-        Ok(code) => {
-            tenure.flush(RESIGN_TIME).await;
-            code
-        }
-        Err(deposed) => deposed.into(),
-    }
+    session.close(code).await
 }
 
 async fn campaign(tenure: &Tenure, arguments: &Arguments) -> Result<Leadership, ExitCode> {

@@ -8,6 +8,7 @@ mod eyes;
 mod job;
 mod paper;
 mod run;
+mod session;
 mod signals;
 mod store;
 mod time;

@@ -9,14 +9,12 @@ use tenure::{Guard, Lock, Tenure};
 
 use crate::exit::Exit;
 use crate::job::{Job, OnLost};
+use crate::session::Session;
 use crate::signals::Signals;
 use crate::store::Store;
 use crate::time::time;
 use crate::waiting;
 use crate::wish::Wish;
-
-/// How long to wait for the release before the command ends; the lease ends it otherwise.
-const RELEASE_TIME: Duration = Duration::from_secs(5);
 
 /// Run a command while holding a lock
 ///
@@ -58,31 +56,21 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: Arguments) -> ExitCode {
-    // First of all: from now on, no signal is missed.
-    let mut signals = match Signals::catch() {
-        Ok(signals) => signals,
-        Err(error) => return Exit::Unavailable.because(&error),
+    let mut session = match Session::open(&arguments.store).await {
+        Ok(session) => session,
+        Err(code) => return code,
     };
-    let tenure = match arguments.store.connect().await {
-        Ok(tenure) => tenure,
-        Err(error) => return Exit::of(&error).because(&error),
-    };
+    let Session { tenure, signals } = &mut session;
     let code = tokio::select! {
-        guard = acquire(&tenure, &arguments) => match guard {
-            Ok(guard) => hold(&tenure, guard, &arguments, &mut signals).await,
-            Err(code) => Ok(code),
-        },
+        guard = acquire(tenure, &arguments) => guard,
         // Asked to end while it waits: nothing has been started.
-        signal = signals.next() => Ok(ExitCode::from(128 + signal.as_raw() as u8)),
+        signal = signals.next() => Err(ExitCode::from(128 + signal.as_raw() as u8)),
     };
-    match code {
-        Ok(code) => {
-            tenure.flush(RELEASE_TIME).await;
-            code
-        }
-        // There is nothing to release, and perhaps nobody to tell.
-        Err(lost) => lost.into(),
-    }
+    let code = match code {
+        Ok(guard) => hold(tenure, guard, &arguments, signals).await,
+        Err(code) => Ok(code),
+    };
+    session.close(code).await
 }
 
 async fn acquire(tenure: &Tenure, arguments: &Arguments) -> Result<Guard, ExitCode> {
