@@ -2,6 +2,7 @@
 
 mod child;
 mod detached;
+mod doctor;
 mod elect;
 mod exit;
 mod eyes;
@@ -40,6 +41,7 @@ enum Command {
     Ls(eyes::List),
     Show(eyes::Show),
     Watch(watch::Arguments),
+    Doctor(doctor::Arguments),
     Completions(paper::Completions),
     Man(paper::Man),
 }
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Command::Ls(arguments) => runtime.block_on(eyes::list(arguments)),
         Command::Show(arguments) => runtime.block_on(eyes::show(arguments)),
         Command::Watch(arguments) => runtime.block_on(watch::watch(arguments)),
+        Command::Doctor(arguments) => runtime.block_on(doctor::doctor(arguments)),
         Command::Completions(arguments) => paper::completions(&arguments, Arguments::command()),
         Command::Man(arguments) => paper::man(&arguments, Arguments::command()),
     }

@@ -146,3 +146,26 @@ fn shells_and_readers_get_their_paper() {
     assert!(said(&server, &["man", "run"]).contains("kill\\-after"));
     assert_eq!(code(&server, &["man", "nothing"]), Some(64));
 }
+
+/// R29: what is wrong with a server, and what to do about it.
+#[test]
+fn the_doctor_finds_what_is_wrong() {
+    let server = Server::start();
+    let healthy = json(&server, &["doctor", "--json"]);
+    let finding = |findings: &Value, topic: &str| {
+        let findings = findings["findings"].as_array().unwrap();
+        findings.iter().find(|it| it["topic"] == topic).unwrap().clone()
+    };
+    assert_eq!(finding(&healthy, "eviction")["severity"], "fine", "{healthy}");
+    assert_eq!(finding(&healthy, "persistence")["severity"], "warning", "{healthy}");
+    let mut plain = server.connect().unwrap();
+    for setting in [["maxmemory-policy", "allkeys-lru"], ["maxmemory", "100mb"]] {
+        plain.command(&["CONFIG", "SET", setting[0], setting[1]]).unwrap();
+    }
+    let ill = tenure(&server, &["doctor"]);
+    assert_eq!(ill.status.code(), Some(1));
+    let told = String::from_utf8(ill.stdout).unwrap();
+    assert!(told.contains("problem  eviction") && told.contains("noeviction"), "{told}");
+    plain.command(&["ACL", "SETUSER", "default", "-evalsha"]).unwrap();
+    assert_eq!(code(&server, &["doctor"]), Some(69), "a user who may not run scripts");
+}

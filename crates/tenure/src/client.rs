@@ -13,8 +13,8 @@ use crate::core::shape::{Kind, Shape};
 use crate::driver::{Driver, Identity, PATIENCE, Released, Spec, Wait};
 use crate::election::Election;
 use crate::engine::{
-    Engine, ForceOutcome, ForceRequest, Grant, Health, ListRequest, MemoryEngine, ReleaseOutcome,
-    ReleaseRequest, Renewal, Renewed,
+    Engine, Finding, ForceOutcome, ForceRequest, Grant, Health, ListRequest, MemoryEngine,
+    ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
 };
 use crate::error::{Error, Invalid, Lost, Trouble, WhyLost};
 use crate::guard::Guard;
@@ -233,6 +233,16 @@ impl Tenure {
     /// wait.
     pub fn health(&self) -> Health {
         self.client.driver.engine.health()
+    }
+
+    /// What the store tells about itself, and what to do about it: for an operator. It may take a
+    /// second.
+    ///
+    /// # Errors
+    /// When the store cannot be reached.
+    pub async fn checkup(&self) -> Result<Vec<Finding>, Error> {
+        let found = self.client.driver.engine.checkup().await;
+        found.map_err(|trouble| Error::Connect { trouble })
     }
 
     /// Waits until everything that goes on in the background, such as the release of dropped

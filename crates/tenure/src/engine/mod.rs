@@ -36,6 +36,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 mod answer;
+mod checkup;
 mod health;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
@@ -45,6 +46,7 @@ mod request;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisEngine;
 pub use answer::Answer;
+pub use checkup::{Finding, Severity};
 pub use health::{Health, LinkHealth};
 pub use memory::MemoryEngine;
 pub use request::{
@@ -95,6 +97,11 @@ pub trait Engine: Send + Sync + 'static {
     /// How the connections to the store are.
     fn health(&self) -> Health {
         Health::default()
+    }
+
+    /// What the store tells about itself, for an operator. It may take a second.
+    fn checkup(&self) -> Answer<Vec<Finding>> {
+        Answer::now(Ok(Vec::new()))
     }
 
     /// Sends wake-ups to `listener` from now on. Called once, before the first acquire that

@@ -7,7 +7,7 @@
 //! - [`subscriber`]: hears of grants.
 //! - [`server`]: what is asked beyond single operations; [`records`] reads what is told about
 //!   locks; [`keys`] are the names they have there.
-//! - [`trouble`]: what an error means.
+//! - [`trouble`]: what an error means; [`checkup`]: what a server tells about itself.
 //!
 //! All sockets live on one owned I/O thread, so callers may use any executor or none, and
 //! renewals go on whatever the callers do. Commands, renewals and wake-ups each have a connection
@@ -15,6 +15,7 @@
 
 mod address;
 mod batch;
+mod checkup;
 mod keys;
 mod link;
 mod operations;
@@ -45,7 +46,7 @@ use subscriber::Subscriber;
 
 use super::health::Pulse;
 use super::{
-    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, ForceOutcome,
+    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
     ForceRequest, Health, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal,
     Renewed,
 };
@@ -175,6 +176,11 @@ impl Engine for RedisEngine {
     fn force_release(&self, request: ForceRequest) -> Answer<ForceOutcome> {
         let server = self.server.clone();
         Answer::later(async move { server.force(request).await })
+    }
+
+    fn checkup(&self) -> Answer<Vec<Finding>> {
+        let server = self.server.clone();
+        Answer::later(async move { checkup::checkup(&server).await })
     }
 
     fn place(&self) -> String {

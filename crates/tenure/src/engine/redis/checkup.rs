@@ -1,0 +1,191 @@
+//! What a server tells about itself, and what that means for locks.
+
+use std::collections::HashMap;
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::resp::{Command, Reply};
+use super::server::Server;
+use crate::clock;
+use crate::engine::checkup::{Finding, Severity};
+use crate::error::Trouble;
+
+/// Answers slower than this keep short leases from being renewed in time.
+const SLOW: Duration = Duration::from_millis(50);
+
+/// A clock that differs by more than this makes times hard to read; nothing else depends on it.
+const SKEWED: Duration = Duration::from_secs(2);
+
+pub(super) async fn checkup(server: &Server) -> Result<Vec<Finding>, Trouble> {
+    let info = info(server).await?;
+    let read = |field: &str| info.get(field).map_or("", String::as_str);
+    let mut findings = vec![version(&read)];
+    findings.push(eviction(&setting(server, "maxmemory-policy").await, read("maxmemory")));
+    findings.push(persistence(read("aof_enabled"), &setting(server, "appendfsync").await));
+    findings.push(replication(read("role"), read("connected_slaves")));
+    findings.push(latency(server).await?);
+    findings.push(skew(server).await?);
+    Ok(findings)
+}
+
+async fn info(server: &Server) -> Result<HashMap<String, String>, Trouble> {
+    let reply = server.commands.ask(&Command::new("INFO")).await?;
+    let text = match &reply {
+        Reply::Error(error) => {
+            return Err(Trouble::refused(format!("the server refuses INFO: {error}")));
+        }
+        reply => reply.text().unwrap_or_default(),
+    };
+    let fields = text.lines().filter_map(|line| line.split_once(':'));
+    Ok(fields.map(|(field, value)| (field.to_owned(), value.trim().to_owned())).collect())
+}
+
+/// A setting, or none if this user may not read it.
+async fn setting(server: &Server, name: &str) -> Option<String> {
+    let command = Command::new("CONFIG").arg("GET").arg(name);
+    let reply = server.commands.ask(&command).await.ok()?;
+    Some(reply.array()?.get(1)?.text()?.to_owned())
+}
+
+/// CVE-2025-49844: whoever may run scripts may run anything. Mended in these versions, and later.
+const MENDED_REDIS: [[u32; 3]; 5] = [[6, 2, 20], [7, 2, 11], [7, 4, 6], [8, 0, 4], [8, 2, 2]];
+const MENDED_VALKEY: [[u32; 3]; 3] = [[7, 2, 11], [8, 0, 6], [8, 1, 4]];
+
+fn version<'a>(read: &impl Fn(&str) -> &'a str) -> Finding {
+    let (valkey, redis) = (read("valkey_version"), read("redis_version"));
+    let (name, version, mended) = match valkey {
+        "" => ("Redis", redis, &MENDED_REDIS[..]),
+        valkey => ("Valkey", valkey, &MENDED_VALKEY[..]),
+    };
+    let found = format!("{name} {version}");
+    if is_mended(version, mended) {
+        return Finding::fine("version", found);
+    }
+    let advice = "this version lets whoever may run scripts take over the server (CVE-2025-49844): \
+                  update it, or let only trusted users in";
+    Finding::bad("version", Severity::Warning, found, advice)
+}
+
+fn is_mended(version: &str, mended: &[[u32; 3]]) -> bool {
+    let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
+    let version: [u32; 3] = std::array::from_fn(|_| parts.next().unwrap_or(0));
+    match mended.iter().find(|[major, minor, _]| [*major, *minor] == version[..2]) {
+        Some(first) => version >= *first,
+        // Later than all of these, it came with the remedy; between them, it never got one.
+        None => mended.last().is_some_and(|last| version > *last),
+    }
+}
+
+fn eviction(policy: &Option<String>, maxmemory: &str) -> Finding {
+    match policy.as_deref() {
+        None => Finding::bad(
+            "eviction",
+            Severity::Warning,
+            "this user may not read maxmemory-policy",
+            "make sure that it is noeviction: locks that are evicted are lost",
+        ),
+        Some(policy @ "noeviction") => Finding::fine("eviction", policy),
+        Some(policy) if maxmemory == "0" => Finding::bad(
+            "eviction",
+            Severity::Warning,
+            format!("maxmemory-policy is {policy}, without a maxmemory so far"),
+            "set it to noeviction before a maxmemory is set: locks that are evicted are lost",
+        ),
+        Some(policy) => Finding::bad(
+            "eviction",
+            Severity::Problem,
+            format!("maxmemory-policy is {policy}: under pressure the server throws locks away"),
+            "set maxmemory-policy to noeviction, or use a server of its own for locks",
+        ),
+    }
+}
+
+fn persistence(aof: &str, fsync: &Option<String>) -> Finding {
+    let fsync = fsync.as_deref().unwrap_or("unknown");
+    match aof {
+        "1" if fsync == "always" => Finding::fine("persistence", "appendonly, fsync always"),
+        "1" => Finding::bad(
+            "persistence",
+            Severity::Warning,
+            format!("appendonly, fsync {fsync}: a crash of the machine may forget the last second"),
+            "fences stay right; for exclusion as well, set appendfsync to always",
+        ),
+        _ => Finding::bad(
+            "persistence",
+            Severity::Warning,
+            "no append-only file: a restart forgets who held what",
+            "set appendonly to yes, or check fences where the data lives",
+        ),
+    }
+}
+
+fn replication(role: &str, replicas: &str) -> Finding {
+    match (role, replicas) {
+        ("master", "0") => Finding::fine("replication", "a master without replicas"),
+        ("master", count) => Finding::bad(
+            "replication",
+            Severity::Warning,
+            format!("a master with {count} replicas, which follow it with a delay"),
+            "after a failover two may hold a lock for a moment: check fences where the data lives",
+        ),
+        (role, _) => Finding::bad(
+            "replication",
+            Severity::Problem,
+            format!("this is a {role}: it cannot grant locks"),
+            "connect to the master",
+        ),
+    }
+}
+
+async fn latency(server: &Server) -> Result<Finding, Trouble> {
+    let mut slowest = Duration::ZERO;
+    for _ in 0..10 {
+        let sent = clock::now();
+        server.commands.ask(&Command::new("PING")).await?;
+        slowest = slowest.max(clock::now().since(sent));
+    }
+    let found = format!("the slowest of ten answers took {slowest:.1?}");
+    if slowest < SLOW {
+        return Ok(Finding::fine("latency", found));
+    }
+    let advice =
+        "do not use leases below a second; look for slow commands, swapping and the network";
+    Ok(Finding::bad("latency", Severity::Warning, found, advice))
+}
+
+async fn skew(server: &Server) -> Result<Finding, Trouble> {
+    let reply = server.commands.ask(&Command::new("TIME")).await?;
+    let parts = reply.array().unwrap_or_default().iter();
+    let parts: Vec<u64> = parts.filter_map(|part| part.text()?.parse().ok()).collect();
+    let [seconds, micros] = parts[..] else {
+        return Err(Trouble::refused("the server does not tell the time"));
+    };
+    let theirs = UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_micros(micros);
+    let ours = UNIX_EPOCH + Duration::from_micros(clock::both().wall.as_micros());
+    let skew = theirs.duration_since(ours).unwrap_or_else(|earlier| earlier.duration());
+    let found = format!("the server's clock and ours differ by {skew:.1?}");
+    if skew < SKEWED {
+        return Ok(Finding::fine("clock", found));
+    }
+    let advice = "leases do not depend on it, but the times that are shown do: let both follow NTP";
+    Ok(Finding::bad("clock", Severity::Warning, found, advice))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_known_by_their_remedy() {
+        for (version, is_so) in [
+            ("6.2.5", false),
+            ("6.2.20", true),
+            ("7.0.15", false),
+            ("7.4.6", true),
+            ("8.2.1", false),
+            ("8.4.0", true),
+        ] {
+            assert_eq!(is_mended(version, &MENDED_REDIS), is_so, "{version}");
+        }
+        assert!(is_mended("9.1.2", &MENDED_VALKEY) && !is_mended("8.1.0", &MENDED_VALKEY));
+    }
+}
