@@ -60,8 +60,8 @@ fn version<'a>(read: &impl Fn(&str) -> &'a str) -> Finding {
     if is_mended(version, mended) {
         return Finding::fine("version", found);
     }
-    let advice = "this version lets whoever may run scripts take over the server (CVE-2025-49844): \
-                  update it, or let only trusted users in";
+    let advice = "as published, this version lets whoever may run scripts take over the server \
+                  (CVE-2025-49844): update it, or make sure that its packager has mended it";
     Finding::bad("version", Severity::Warning, found, advice)
 }
 
