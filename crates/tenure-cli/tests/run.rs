@@ -6,8 +6,15 @@ use assert_cmd::Command;
 use assert_cmd::assert::Assert;
 
 fn tenure(arguments: &[&str]) -> Assert {
+    let folder = tempfile::tempdir().unwrap();
+    command(folder.path()).args(arguments).assert()
+}
+
+/// The command with a local store of its own.
+fn command(folder: &std::path::Path) -> Command {
     let mut command = Command::cargo_bin("tenure").unwrap();
-    command.env_remove("TENURE_URL").args(arguments).assert()
+    command.env_remove("TENURE_URL").env_remove("REDIS_URL").env("XDG_RUNTIME_DIR", folder);
+    command
 }
 
 fn stderr(assert: &Assert) -> String {
@@ -43,8 +50,8 @@ fn the_child_knows_its_lock() {
 
 #[test]
 fn standard_input_passes_through() {
-    let mut command = Command::cargo_bin("tenure").unwrap();
-    command
+    let folder = tempfile::tempdir().unwrap();
+    command(folder.path())
         .args(["run", "x", "--", "cat"])
         .write_stdin("in and out")
         .assert()
@@ -75,4 +82,26 @@ fn help_is_no_misuse() {
     let said = String::from_utf8_lossy(&help.get_output().stdout).into_owned();
     assert!(said.contains("75 if the lock") && said.contains("--wait <TIME>"), "{said}");
     tenure(&["--version"]).success();
+}
+
+/// R32: with nothing installed, two commands on one machine keep each other out, and one that is
+/// killed frees its lock at once.
+#[test]
+fn commands_of_one_machine_share_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let code = |arguments: &[&str]| {
+        let output = command(folder.path()).args(arguments).output().unwrap();
+        output.status.code().unwrap()
+    };
+    let mut holder = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"));
+    holder.env_remove("TENURE_URL").env_remove("REDIS_URL").env("XDG_RUNTIME_DIR", folder.path());
+    holder.args(["run", "--lease", "1h", "x", "--", "sh", "-c", "echo held; exec sleep 5"]);
+    let mut holder = holder.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = [0; 5];
+    std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut line).unwrap();
+    assert_eq!(code(&["run", "-n", "x", "--", "true"]), 75);
+    assert_eq!(code(&["run", "-n", "y", "--", "true"]), 0);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert_eq!(code(&["run", "-n", "x", "--", "true"]), 0, "the kernel tells");
 }

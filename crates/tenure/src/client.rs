@@ -74,6 +74,10 @@ impl Tenure {
     ///   the host and signed by an authority that the system trusts, or by one in the file that
     ///   `?ca=FILE` names. `?cert=FILE&key=FILE` is this client's own certificate, for a server that
     ///   asks for one. The files are PEM, and read again for every new connection.
+    /// - `local:///folder` is a store that the processes of one user on this machine share through
+    ///   a folder, with no server; `local:` is the folder `tenure` in `$XDG_RUNTIME_DIR`, or else in
+    ///   `$XDG_STATE_HOME` or `~/.local/state`. A process that ends, however it ends, frees its
+    ///   locks at once.
     /// - `memory:` is a new store inside this process: for tests, and where one process is all.
     ///
     /// # Errors
@@ -402,10 +406,17 @@ impl Builder {
         if url == "memory:" {
             return self.engine(MemoryEngine::new());
         }
+        #[cfg(feature = "local")]
+        if url.starts_with("local:") {
+            return self.engine(crate::engine::LocalEngine::connect(url)?);
+        }
         #[cfg(feature = "redis")]
         return self.engine(crate::engine::RedisEngine::connect(url).await?);
         #[cfg(not(feature = "redis"))]
-        Err(Error::Invalid(Invalid::new("without the feature `redis`, the URL must be `memory:`")))
+        Err(Error::Invalid(Invalid::new(
+            "without the feature `redis`, the URL must be `memory:`, or `local:` with the feature \
+             `local`",
+        )))
     }
 
     /// A client of this engine.

@@ -75,7 +75,7 @@ impl Guard {
     /// Gives the guard up without releasing what it stands for: its lease ends it.
     pub(crate) fn forget(self) {
         let held = self.into_held();
-        held.driver().detach(&held);
+        held.driver().forget(&held);
     }
 
     /// Gives back all permits but so many. What the store cannot be told now, it is told in the
@@ -212,7 +212,8 @@ impl Guard {
     ///
     /// # Errors
     /// [`Error::Lost`], if there is nothing to detach any more. [`Error::Invalid`], if this process
-    /// counts further entries into the same hold: they end with their own guards.
+    /// counts further entries into the same hold: they end with their own guards. Trouble with the
+    /// store, where it has to be told: then the lock is released.
     pub fn detach(mut self) -> Result<Handle, Error> {
         self.ensure_held()?;
         if self.role == Role::Counted && !self.held.driver().leave_locally(&self.held) {
@@ -220,10 +221,12 @@ impl Guard {
             let sentence = "a hold that others in this process stand on cannot be detached";
             return Err(Invalid::new(sentence).into());
         }
+        // Its entry is counted out: from here on, an error ends the hold itself.
+        self.role = Role::Sole;
         let held = &self.held;
         let handle = Handle::new(held.name.clone(), held.entry, self.fence(), held.lease());
-        let held = self.into_held();
-        held.driver().detach(&held);
+        held.driver().detach(held)?;
+        drop(self.into_held());
         Ok(handle)
     }
 }

@@ -67,11 +67,11 @@ impl Owner {
         THREAD.with(|owner| *owner.get_or_init(Self::new))
     }
 
-    const fn from_value(value: u128) -> Self {
+    pub(crate) const fn from_value(value: u128) -> Self {
         Self { high: (value >> 64) as u64, low: value as u64 }
     }
 
-    const fn value(self) -> u128 {
+    pub(crate) const fn value(self) -> u128 {
         (self.high as u128) << 64 | self.low as u128
     }
 }

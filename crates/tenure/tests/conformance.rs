@@ -7,6 +7,8 @@ mod conformance {
     #[macro_use]
     pub(crate) mod suite;
     pub(crate) mod fixture;
+    #[cfg(feature = "local")]
+    pub(crate) mod folders;
     #[cfg(feature = "redis")]
     pub(crate) mod servers;
 
@@ -28,6 +30,8 @@ mod conformance {
 }
 
 conformance_suite!(memory, crate::conformance::fixture::Memory);
+#[cfg(feature = "local")]
+conformance_suite!(local, crate::conformance::folders::Local);
 #[cfg(feature = "redis")]
 conformance_suite!(
     redis,

@@ -51,6 +51,18 @@ pub(crate) struct Fences {
 }
 
 impl Fences {
+    /// Goes on after the last fence that was handed out.
+    #[cfg(feature = "local")]
+    pub(crate) const fn after(last: u64) -> Self {
+        Self { last }
+    }
+
+    /// The last fence that was handed out.
+    #[cfg(feature = "local")]
+    pub(crate) const fn last(&self) -> u64 {
+        self.last
+    }
+
     /// The first of `count` fences reserved together.
     pub(crate) fn reserve(&mut self, count: u32, wall: Moment) -> Fence {
         // A calendar beyond the year 2255 is broken; counting on is still right then.

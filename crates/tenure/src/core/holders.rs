@@ -65,6 +65,16 @@ impl Entries {
         }
     }
 
+    /// All of them, in the order in which they were made.
+    #[cfg(feature = "local")]
+    pub(crate) fn numbers(&self) -> &[u64] {
+        match self {
+            Self::None => &[],
+            Self::One(number) => std::slice::from_ref(number),
+            Self::Many(numbers) => numbers,
+        }
+    }
+
     pub(crate) fn has(&self, number: u64) -> bool {
         match self {
             Self::None => false,
@@ -192,6 +202,14 @@ impl Holders {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Sets who is told when the lock is taken away.
+    #[cfg(feature = "local")]
+    pub(crate) fn set_route(&mut self, owner: Owner, route: u32) {
+        if let Some(holder) = self.find_mut(owner) {
+            holder.route = route;
         }
     }
 

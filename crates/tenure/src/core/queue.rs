@@ -91,6 +91,11 @@ impl Queue {
         self.by_ticket.range(..ticket).take(most as usize).count() as u32
     }
 
+    #[cfg(feature = "local")]
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Waiter> {
+        self.by_ticket.values_mut()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiter> {
         self.by_ticket.values()
     }

@@ -45,6 +45,36 @@ pub(crate) struct Table {
     sweep_at: usize,
 }
 
+#[cfg(feature = "local")]
+impl Table {
+    /// An empty table that goes on after a fence: for a store that keeps its locks elsewhere, and
+    /// brings here those that an operation is about.
+    pub(crate) fn after(fence: u64) -> Self {
+        Self { fences: Fences::after(fence), ..Self::default() }
+    }
+
+    pub(crate) fn last_fence(&self) -> u64 {
+        self.fences.last()
+    }
+
+    pub(crate) fn put(&mut self, name: LockName, lock: LockState) {
+        self.locks.insert(name, Box::new(lock));
+    }
+
+    pub(crate) fn lock_mut(&mut self, name: &LockName) -> Option<&mut LockState> {
+        self.locks.get_mut(name).map(|lock| &mut **lock)
+    }
+
+    pub(crate) fn put_forced(&mut self, record: ForceRecord) {
+        self.forced.push_front(record);
+    }
+
+    /// The record that was made or put last.
+    pub(crate) fn last_forced(&self) -> Option<&ForceRecord> {
+        self.forced.front()
+    }
+}
+
 impl Table {
     pub(crate) fn acquire(
         &mut self,

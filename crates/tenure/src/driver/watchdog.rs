@@ -193,7 +193,18 @@ impl Driver {
     }
 
     /// Ends the watch over a hold that goes on elsewhere.
-    pub(crate) fn detach(&self, held: &Arc<Held>) {
+    pub(crate) fn detach(&self, held: &Arc<Held>) -> Result<(), Error> {
+        // First the store is told: a hold that it would end with this client stays guarded.
+        let told = self.engine.detach(&held.name, held.entry.owner);
+        told.map_err(|trouble| Error::from_trouble(&held.name, "detach", trouble))?;
+        self.finish(held);
+        Ok(())
+    }
+
+    /// Ends the watch over a hold that is left to its lease.
+    pub(crate) fn forget(&self, held: &Arc<Held>) {
+        // Not told, the store may end it earlier, which nobody here relies on.
+        let _ = self.engine.detach(&held.name, held.entry.owner);
         self.finish(held);
     }
 

@@ -38,11 +38,15 @@ use std::time::Duration;
 mod answer;
 mod checkup;
 mod health;
+#[cfg(feature = "local")]
+mod local;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 mod redis;
 mod request;
 
+#[cfg(feature = "local")]
+pub use self::local::LocalEngine;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisEngine;
 pub use answer::Answer;
@@ -55,7 +59,9 @@ pub use request::{
 };
 
 use crate::core::name::LockName;
+use crate::error::Trouble;
 use crate::info::LockInfo;
+use crate::owner::Owner;
 
 /// One client's connection to a store. The [module](self) tells the rules.
 pub trait Engine: Send + Sync + 'static {
@@ -79,6 +85,15 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Leaves the queue, and gives the lock back if it was granted in the meantime.
     fn cancel(&self, request: CancelRequest) -> Answer<()>;
+
+    /// The hold of this owner goes on without this client. It matters to an engine that ends what
+    /// a client holds when the client is gone: it must not end this one before its lease.
+    ///
+    /// # Errors
+    /// Trouble with the store: the hold may end with this client.
+    fn detach(&self, _name: &LockName, _owner: Owner) -> Result<(), Trouble> {
+        Ok(())
+    }
 
     /// Who holds a lock, and who waits for it.
     fn inspect(&self, name: LockName) -> Answer<LockInfo>;

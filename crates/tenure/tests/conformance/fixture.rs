@@ -210,11 +210,14 @@ impl Client {
         (!heard.is_empty()).then(|| heard.remove(0))
     }
 
-    /// The next wake-up, which must be a grant.
+    /// The next wake-up, which must be a grant. "Missed" may come at any time, and says nothing.
     pub(crate) async fn hear_grant(&self) -> (Entry, Grant) {
-        match self.hear().await {
-            Wakeup::Granted { entry, grant, .. } => (entry, grant),
-            other => panic!("a grant was expected, not {other:?}"),
+        loop {
+            match self.hear().await {
+                Wakeup::Granted { entry, grant, .. } => return (entry, grant),
+                Wakeup::Missed => {}
+                other => panic!("a grant was expected, not {other:?}"),
+            }
         }
     }
 }

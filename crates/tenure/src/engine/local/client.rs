@@ -1,0 +1,172 @@
+//! A client as the others see it: a lock file that is locked while it lives, and a socket that
+//! takes its wake-ups.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::Shutdown;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::message;
+use crate::core::table::Route;
+use crate::engine::{Listener, Wakeup};
+use crate::sync::lock;
+
+/// The file that is locked as long as a client lives.
+pub(super) fn lock_file(clients: &Path, route: Route) -> PathBuf {
+    clients.join(format!("{route}.lock"))
+}
+
+fn socket_file(clients: &Path, route: Route) -> PathBuf {
+    clients.join(format!("{route}.sock"))
+}
+
+/// There when a wake-up did not fit in the socket any more.
+fn missed_file(clients: &Path, route: Route) -> PathBuf {
+    clients.join(format!("{route}.missed"))
+}
+
+/// Whoever hears the wake-ups of one client.
+pub(super) struct Ear {
+    pub(super) route: Route,
+    listener: Mutex<Option<Weak<dyn Listener>>>,
+    is_closed: AtomicBool,
+}
+
+impl Ear {
+    pub(super) fn listen(&self, listener: Weak<dyn Listener>) {
+        *lock(&self.listener) = Some(listener);
+    }
+
+    /// False if nobody listens any more.
+    pub(super) fn wake(&self, wakeup: Wakeup) -> bool {
+        let listener = lock(&self.listener).as_ref().and_then(Weak::upgrade);
+        listener.map(|listener| listener.wake(wakeup)).is_some()
+    }
+}
+
+/// The files of a client of this process, until it is dropped or the process ends.
+pub(super) struct Presence {
+    clients: PathBuf,
+    process: u32,
+    socket: Arc<UnixDatagram>,
+    pub(super) ear: Arc<Ear>,
+    // Unlocked when it is closed, by whoever closes it: that is how others learn of our end.
+    _alive: File,
+}
+
+impl Presence {
+    /// Makes the files, and starts the thread that hears. Only within a write transaction, so
+    /// that nobody takes a file for stale before it is locked.
+    pub(super) fn begin(clients: &Path, route: Route) -> io::Result<Self> {
+        remove_files(clients, route);
+        let alive = File::create_new(lock_file(clients, route))?;
+        flock(&alive, FlockOperation::NonBlockingLockExclusive)?;
+        let socket = Arc::new(UnixDatagram::bind(socket_file(clients, route))?);
+        let ear =
+            Arc::new(Ear { route, listener: Mutex::default(), is_closed: AtomicBool::new(false) });
+        let presence = Self {
+            clients: clients.to_owned(),
+            process: std::process::id(),
+            socket: socket.clone(),
+            ear: ear.clone(),
+            _alive: alive,
+        };
+        let missed = missed_file(clients, route);
+        let thread = std::thread::Builder::new().name("tenure-local".into());
+        thread.spawn(move || hear(&socket, &ear, &missed))?;
+        Ok(presence)
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        // A forked child has no say in what its parent is.
+        if std::process::id() != self.process {
+            return;
+        }
+        self.ear.is_closed.store(true, Ordering::Release);
+        remove_files(&self.clients, self.ear.route);
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+}
+
+/// Passes on what comes, until the client is gone.
+fn hear(socket: &UnixDatagram, ear: &Ear, missed: &Path) {
+    let mut buffer = [0; message::MAX_BYTES];
+    loop {
+        let received = socket.recv(&mut buffer);
+        if ear.is_closed.load(Ordering::Acquire) {
+            return;
+        }
+        match received {
+            Ok(length) => {
+                // What is no wake-up is nobody's; a hint less.
+                if let Ok(wakeup) = message::decode(&buffer[..length]) {
+                    ear.wake(wakeup);
+                }
+                if fs::remove_file(missed).is_ok() {
+                    ear.wake(Wakeup::Missed);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Sends a wake-up to a client of another process; false if that client is gone.
+pub(super) fn send(from: &UnixDatagram, clients: &Path, route: Route, wakeup: &Wakeup) -> bool {
+    let bytes = message::encode(wakeup);
+    let to = socket_file(clients, route);
+    let sent = from.send_to(&bytes, &to);
+    let sent = match sent {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            // A full socket: its client will read on, and then find this. Sent again, because it
+            // may have read all of it before the file was there.
+            let _ = File::create(missed_file(clients, route));
+            from.send_to(&bytes, &to)
+        }
+        sent => sent,
+    };
+    !sent.is_err_and(|error| is_gone_by(&error))
+}
+
+fn is_gone_by(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, NotFound};
+    matches!(error.kind(), BrokenPipe | ConnectionRefused | NotFound)
+}
+
+/// Whether the client has ended: its file is gone, or nobody has it locked. Locks of this kind
+/// belong to the opened file, so ours is opened anew each time.
+pub(super) fn is_gone(clients: &Path, route: Route) -> bool {
+    match File::open(lock_file(clients, route)) {
+        Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared).is_ok(),
+        // Whatever else is wrong here, it is no proof of an end.
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// Removes the files of clients that ended without doing so. Only within a write transaction.
+pub(super) fn remove_stale(clients: &Path) -> io::Result<()> {
+    for file in fs::read_dir(clients)? {
+        let name = file?.file_name();
+        let route = name.to_str().and_then(|it| it.split_once('.')?.0.parse().ok());
+        if let Some(route) = route
+            && is_gone(clients, route)
+        {
+            remove_files(clients, route);
+        }
+    }
+    Ok(())
+}
+
+fn remove_files(clients: &Path, route: Route) {
+    for file in [lock_file, socket_file, missed_file] {
+        let _ = fs::remove_file(file(clients, route));
+    }
+}

@@ -1,0 +1,88 @@
+//! The folder that the clients share: which one, and that it is this user's alone.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Invalid, Trouble};
+
+/// Where the sockets and lock files of the clients are.
+pub(super) const CLIENTS: &str = "clients";
+
+/// A socket's path has 108 bytes in all; the rest is for `/clients/2147483647.sock` and its end.
+const MAX_BYTES: usize = 80;
+
+/// The folder of a URL that names none.
+pub(super) fn default_folder() -> Result<PathBuf, Invalid> {
+    let from = |variable: &str, below: &str| {
+        let base = PathBuf::from(std::env::var_os(variable)?);
+        base.is_absolute().then(|| base.join(below))
+    };
+    from("XDG_RUNTIME_DIR", "tenure")
+        .or_else(|| from("XDG_STATE_HOME", "tenure"))
+        .or_else(|| from("HOME", ".local/state/tenure"))
+        .ok_or_else(|| {
+            Invalid::new(
+                "neither XDG_RUNTIME_DIR, XDG_STATE_HOME nor HOME is set: name a folder, as in \
+                 `local:///run/app/locks`",
+            )
+        })
+}
+
+/// Makes the folder if it is missing, and refuses one that others could write in: whoever can
+/// write there can have every lock, and crash everyone who maps the file.
+pub(super) fn prepare(folder: &Path) -> Result<PathBuf, Error> {
+    if !folder.is_absolute() {
+        let sentence = format!("the folder `{}` must be an absolute path", folder.display());
+        return Err(Invalid::new(sentence).into());
+    }
+    make(folder).map_err(|error| trouble(folder, "cannot be made", &error))?;
+    let folder = folder.canonicalize().map_err(|error| trouble(folder, "is not found", &error))?;
+    if folder.as_os_str().len() > MAX_BYTES {
+        let (length, path) = (folder.as_os_str().len(), folder.display());
+        let sentence = format!(
+            "the path of the folder may have at most {MAX_BYTES} bytes, because sockets lie in \
+             it, and `{path}` has {length}"
+        );
+        return Err(Invalid::new(sentence).into());
+    }
+    check(&folder)?;
+    let clients = folder.join(CLIENTS);
+    make(&clients).map_err(|error| trouble(&clients, "cannot be made", &error))?;
+    check(&clients)?;
+    Ok(folder)
+}
+
+fn make(folder: &Path) -> std::io::Result<()> {
+    // An existing one that is no folder is told by the check.
+    if folder.exists() {
+        return Ok(());
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+fn check(folder: &Path) -> Result<(), Error> {
+    // Not followed: a link here would be one that somebody else may turn.
+    let found = fs::symlink_metadata(folder);
+    let found = found.map_err(|error| trouble(folder, "cannot be looked at", &error))?;
+    let path = folder.display();
+    let sentence = if !found.is_dir() {
+        format!("`{path}` is not a folder")
+    } else if found.uid() != rustix::process::geteuid().as_raw() {
+        format!("the folder `{path}` belongs to another user: name one of your own")
+    } else if found.mode() & 0o077 != 0 {
+        let mode = found.mode() & 0o777;
+        format!(
+            "the folder `{path}` is open to others (mode {mode:o}): close it with `chmod 700`, or \
+             name another"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Invalid::new(sentence).into())
+}
+
+fn trouble(folder: &Path, what: &str, error: &std::io::Error) -> Error {
+    let sentence = format!("the folder `{}` {what}: {error}", folder.display());
+    Error::Connect { trouble: Trouble::refused(sentence) }
+}

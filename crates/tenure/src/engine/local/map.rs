@@ -1,0 +1,34 @@
+//! Opens the file that all clients map: the one place with `unsafe` code.
+
+use std::path::Path;
+
+use heed::types::Bytes;
+use heed::{Database, Env, EnvFlags, EnvOpenOptions};
+
+/// All records, under keys that begin with what they are.
+pub(super) type Records = Database<Bytes, Bytes>;
+
+/// How large the file may become. It takes only the room of what is in it.
+const MAP_BYTES: usize = 1 << 30;
+
+/// Opens the environment in this folder. The caller has checked that the folder belongs to this
+/// user alone, and opens it once per process.
+#[expect(unsafe_code, reason = "mapping a file is unsafe, because others might change it")]
+pub(super) fn open(folder: &Path) -> heed::Result<(Env, Records)> {
+    let mut options = EnvOpenOptions::new();
+    options.map_size(MAP_BYTES);
+    // SAFETY: without syncs the file may be broken after a power failure, but then it is of an
+    // earlier boot, and was removed unread (`boot.rs`). While the system runs, everyone sees the
+    // same pages, synced or not. Neither flag affects locking.
+    unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_META_SYNC) };
+    // SAFETY: a map is undefined behaviour if its file changes in ways that LMDB does not know.
+    // Only this user can write in the folder (`folder.rs`), only LMDB writes the two files, and
+    // its lock file is in use. It is opened once per process (`registry.rs`), because closing a
+    // second descriptor would drop the lock of the first. No transaction outlives an operation.
+    // A process that is killed within one leaves a robust mutex, which the next one repairs.
+    let env = unsafe { options.open(folder) }?;
+    let mut transaction = env.write_txn()?;
+    let records = env.create_database(&mut transaction, None)?;
+    transaction.commit()?;
+    Ok((env, records))
+}

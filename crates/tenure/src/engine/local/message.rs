@@ -1,0 +1,55 @@
+//! A wake-up on its way to another process, as one datagram.
+
+use super::bytes::{Reader, Unreadable, Writer};
+use crate::core::fence::Fence;
+use crate::engine::{Grant, Wakeup};
+
+/// No wake-up is longer: a name has 512 bytes at most.
+pub(super) const MAX_BYTES: usize = 1024;
+
+const GRANTED: u8 = 1;
+const LOST: u8 = 2;
+const MISSED: u8 = 3;
+
+pub(super) fn encode(wakeup: &Wakeup) -> Vec<u8> {
+    match wakeup {
+        Wakeup::Granted { name, entry, grant } => {
+            let mut out = Writer::beginning_with(GRANTED);
+            out.text(name.as_str());
+            out.entry(*entry);
+            out.long(grant.fence.value());
+            out.short(grant.fences);
+            out.duration(grant.lease);
+            out.moment(grant.at);
+            out.finish()
+        }
+        Wakeup::Lost { name, owner } => {
+            let mut out = Writer::beginning_with(LOST);
+            out.text(name.as_str());
+            out.owner(*owner);
+            out.finish()
+        }
+        Wakeup::Missed => Writer::beginning_with(MISSED).finish(),
+    }
+}
+
+pub(super) fn decode(bytes: &[u8]) -> Result<Wakeup, Unreadable> {
+    let mut from = Reader::new(bytes);
+    let wakeup = match from.byte()? {
+        GRANTED => Wakeup::Granted {
+            name: from.name()?,
+            entry: from.entry()?,
+            grant: Grant {
+                fence: Fence::from_value(from.long()?),
+                fences: from.short()?,
+                lease: from.duration()?,
+                at: from.moment()?,
+            },
+        },
+        LOST => Wakeup::Lost { name: from.name()?, owner: from.owner()? },
+        MISSED => Wakeup::Missed,
+        _ => return Err("its kind is unknown"),
+    };
+    from.finish()?;
+    Ok(wakeup)
+}

@@ -1,0 +1,184 @@
+//! The local engine: the processes of one machine share locks through a folder, with no server.
+//!
+//! The table's rules work on records in an LMDB file, which every process maps; each operation is
+//! one write transaction. A client that ends, however it ends, is noticed at once, because the
+//! kernel unlocks its file: what it held is free, and who waited behind it asks again.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Weak;
+use std::time::Duration;
+
+mod boot;
+mod bytes;
+mod client;
+mod folder;
+mod life;
+mod map;
+mod message;
+mod record;
+mod registry;
+mod step;
+mod store;
+#[cfg(test)]
+mod tests;
+mod trouble;
+mod watch;
+
+use self::client::Presence;
+use self::registry::Shared;
+use self::step::Subject;
+use super::{
+    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, ForceOutcome,
+    ForceRequest, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
+};
+use crate::core::name::LockName;
+use crate::error::{Error, Invalid, Trouble};
+use crate::info::LockInfo;
+use crate::owner::Owner;
+
+/// The lease of a hand-over until it is confirmed: how long a waiter that is frozen delays the
+/// queue. One that is dead does not.
+const CLAIM: Duration = Duration::from_secs(3);
+
+/// A client of a store that lies in a folder of this machine.
+///
+/// The folder belongs to one user, and is made if it is missing. It must not lie on a network
+/// file system. When the engine is dropped or its process ends, what it holds is free at once,
+/// except what was detached.
+pub struct LocalEngine {
+    // First, so that the client is gone before the store is closed.
+    presence: Presence,
+    store: Shared,
+}
+
+impl LocalEngine {
+    /// Opens the store in this folder.
+    ///
+    /// # Errors
+    /// When the path is not absolute, the folder cannot be made, is no folder, belongs to another
+    /// user or is open to others, or its files cannot be used.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
+        let folder = folder::prepare(folder.as_ref())?;
+        let connect = |trouble| Error::Connect { trouble };
+        let store = Shared::open(&folder).map_err(connect)?;
+        let presence = store.join().map_err(connect)?;
+        Ok(Self { presence, store })
+    }
+
+    /// Opens the store that a URL names: `local:///folder`, or `local:` for the usual folder.
+    pub(crate) fn connect(url: &str) -> Result<Self, Error> {
+        match url.strip_prefix("local:") {
+            Some("") => Self::open(folder::default_folder()?),
+            Some(rest) if rest.starts_with("///") => Self::open(&rest[2..]),
+            _ => {
+                let sentence = "a local store is `local:`, or `local:///folder` with three slashes";
+                Err(Invalid::new(sentence).into())
+            }
+        }
+    }
+
+    fn route(&self) -> u32 {
+        self.presence.ear.route
+    }
+
+    /// Takes the lock or joins its queue; then also returns the clients to watch.
+    fn enter(&self, request: &AcquireRequest) -> Result<Acquired, Trouble> {
+        let (name, owner, route) = (&request.name, request.entry.owner, self.route());
+        let entered = self.store.perform(Subject::Lock(name), |table, now, effects| {
+            if let Some(lock) = table.lock_mut(name) {
+                life::keep_unless(lock, owner, route);
+            }
+            let acquired = table.acquire(request, route, now, effects);
+            let ahead = match (&acquired, table.lock_mut(name)) {
+                (Acquired::Queued(_), Some(lock)) => life::ahead_of(lock, route),
+                _ => Vec::new(),
+            };
+            (acquired, ahead)
+        });
+        let (acquired, ahead) = entered?;
+        for other in ahead {
+            watch::watch(client::lock_file(&self.store.clients, other), &self.presence.ear);
+        }
+        Ok(acquired)
+    }
+}
+
+impl Engine for LocalEngine {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { engine: "local", reach: Reach::Machine, claim: Some(CLAIM) }
+    }
+
+    fn place(&self) -> String {
+        format!("local at {}", self.store.folder().display())
+    }
+
+    fn acquire(&self, request: AcquireRequest) -> Answer<Acquired> {
+        Answer::now(self.enter(&request))
+    }
+
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Renewed>> {
+        let names = renewals.iter().map(|renewal| &renewal.name).collect();
+        Answer::now(self.store.perform(Subject::Locks(names), |table, now, effects| {
+            renewals.iter().map(|renewal| table.renew(renewal, now, effects)).collect()
+        }))
+    }
+
+    fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {
+        Answer::now(self.store.perform(Subject::Lock(&request.name), |table, now, effects| {
+            table.release(&request, now, effects)
+        }))
+    }
+
+    fn cancel(&self, request: CancelRequest) -> Answer<()> {
+        Answer::now(self.store.perform(Subject::Lock(&request.name), |table, now, effects| {
+            table.cancel(&request, now, effects);
+        }))
+    }
+
+    fn detach(&self, name: &LockName, owner: Owner) -> Result<(), Trouble> {
+        self.store.perform(Subject::Lock(name), |table, _, _| {
+            if let Some(lock) = table.lock_mut(name) {
+                life::keep(lock, owner);
+            }
+        })
+    }
+
+    fn inspect(&self, name: LockName) -> Answer<LockInfo> {
+        Answer::now(self.store.perform(Subject::Record(&name), |table, now, effects| {
+            table.inspect(&name, now, effects)
+        }))
+    }
+
+    fn list(&self, request: ListRequest) -> Answer<Vec<LockInfo>> {
+        let subject = Subject::Below(&request.prefix);
+        Answer::now(
+            self.store.perform(subject, |table, now, effects| table.list(&request, now, effects)),
+        )
+    }
+
+    fn force_release(&self, request: ForceRequest) -> Answer<ForceOutcome> {
+        Answer::now(self.store.perform(Subject::Lock(&request.name), |table, now, effects| {
+            table.force_release(&request, now, effects)
+        }))
+    }
+
+    fn listen(&self, listener: Weak<dyn Listener>) {
+        self.presence.ear.listen(listener);
+    }
+}
+
+impl Drop for LocalEngine {
+    fn drop(&mut self) {
+        self.store.leave(self.route());
+    }
+}
+
+impl fmt::Debug for LocalEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalEngine")
+            .field("folder", &self.store.folder())
+            .field("client", &self.route())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,195 @@
+//! What is stored, as bytes. Every record begins with the version of its form.
+
+use std::time::{Duration, SystemTime};
+
+use super::bytes::{Reader, Unreadable, Writer};
+use crate::core::fence::Fence;
+use crate::core::holders::{Entries, Holder, Holders};
+use crate::core::lock::LockState;
+use crate::core::queue::{Queue, Waiter};
+use crate::core::shape::Kind;
+use crate::core::table::Route;
+use crate::info::ForceRecord;
+
+/// Another form gets another version, so that no program takes it for its own.
+const VERSION: u8 = 1;
+
+/// What the store remembers besides its locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Meta {
+    pub(super) last_route: Route,
+    pub(super) last_fence: u64,
+    /// With so many records, those that nobody needs are looked for.
+    pub(super) sweep_at: u64,
+}
+
+impl Meta {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::beginning_with(VERSION);
+        out.short(self.last_route);
+        out.long(self.last_fence);
+        out.long(self.sweep_at);
+        out.finish()
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
+        read(bytes, |from| {
+            Ok(Self { last_route: from.short()?, last_fence: from.long()?, sweep_at: from.long()? })
+        })
+    }
+}
+
+pub(super) fn encode_lock(lock: &LockState) -> Vec<u8> {
+    let mut out = Writer::beginning_with(VERSION);
+    out.byte(number_of(lock.kind));
+    out.short(lock.limit);
+    out.length(lock.holders.len());
+    for holder in lock.holders.iter() {
+        write_holder(&mut out, holder);
+    }
+    out.length(lock.queue.as_ref().map_or(0, |queue| queue.len()));
+    for waiter in lock.queue.iter().flat_map(|queue| queue.iter()) {
+        write_waiter(&mut out, waiter);
+    }
+    out.finish()
+}
+
+pub(super) fn decode_lock(bytes: &[u8]) -> Result<LockState, Unreadable> {
+    read(bytes, |from| {
+        let (kind, limit) = (kind_of(from.byte()?)?, from.short()?);
+        let mut lock = LockState { kind, limit, holders: Holders::None, queue: None };
+        for _ in 0..from.length()? {
+            let holder = read_holder(from)?;
+            let used = lock.holders.used().checked_add(holder.permits);
+            used.ok_or("its holders have more permits than can be")?;
+            lock.holders.insert(holder);
+        }
+        for _ in 0..from.length()? {
+            lock.queue.get_or_insert_with(Box::<Queue>::default).push(read_waiter(from)?);
+        }
+        Ok(lock)
+    })
+}
+
+pub(super) fn encode_forced(record: &ForceRecord) -> Vec<u8> {
+    let mut out = Writer::beginning_with(VERSION);
+    // First, so that the oldest can be found without reading all.
+    out.duration(record.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
+    out.text(record.name.as_str());
+    out.length(record.owners.len());
+    record.owners.iter().for_each(|&owner| out.owner(owner));
+    out.about(&record.by);
+    out.text(&record.reason);
+    out.finish()
+}
+
+pub(super) fn decode_forced(bytes: &[u8]) -> Result<ForceRecord, Unreadable> {
+    read(bytes, |from| {
+        let since_1970 = from.duration()?;
+        let at = SystemTime::UNIX_EPOCH.checked_add(since_1970).ok_or("its time cannot be")?;
+        let name = from.name()?;
+        let owners = (0..from.length()?).map(|_| from.owner()).collect::<Result<_, _>>()?;
+        Ok(ForceRecord { name, owners, by: from.about()?, reason: from.text()?.into(), at })
+    })
+}
+
+/// When a forced release was; a record that cannot be read is the oldest.
+pub(super) fn forced_at(bytes: &[u8]) -> Duration {
+    let mut from = Reader::new(bytes.get(1..).unwrap_or_default());
+    from.duration().unwrap_or_default()
+}
+
+/// Reads a whole record of the version that this program knows.
+fn read<T>(
+    bytes: &[u8],
+    content: impl FnOnce(&mut Reader<'_>) -> Result<T, Unreadable>,
+) -> Result<T, Unreadable> {
+    let mut from = Reader::new(bytes);
+    if from.byte()? != VERSION {
+        return Err("another version of Tenure wrote it, or nobody did");
+    }
+    let value = content(&mut from)?;
+    from.finish()?;
+    Ok(value)
+}
+
+fn write_holder(out: &mut Writer, holder: &Holder) {
+    out.owner(holder.owner);
+    out.short(holder.permits);
+    out.short(holder.fences);
+    out.long(holder.fence.value());
+    out.moment(holder.until);
+    out.moment(holder.since);
+    out.short(holder.route);
+    let numbers = holder.entries.numbers();
+    out.length(numbers.len());
+    numbers.iter().for_each(|&number| out.long(number));
+    out.about(&holder.about);
+}
+
+fn read_holder(from: &mut Reader<'_>) -> Result<Holder, Unreadable> {
+    Ok(Holder {
+        owner: from.owner()?,
+        permits: from.short()?,
+        fences: from.short()?,
+        fence: Fence::from_value(from.long()?),
+        until: from.moment()?,
+        since: from.moment()?,
+        route: from.short()?,
+        entries: {
+            let mut entries = Entries::None;
+            for _ in 0..from.length()? {
+                entries.add(from.long()?);
+            }
+            entries
+        },
+        about: from.about()?,
+    })
+}
+
+fn write_waiter(out: &mut Writer, waiter: &Waiter) {
+    out.entry(waiter.entry);
+    out.short(waiter.permits);
+    out.duration(waiter.lease.duration());
+    out.duration(waiter.claim);
+    out.short(waiter.fences);
+    out.moment(waiter.alive_until);
+    out.moment(waiter.since);
+    out.short(waiter.route);
+    out.about(&waiter.about);
+}
+
+fn read_waiter(from: &mut Reader<'_>) -> Result<Waiter, Unreadable> {
+    Ok(Waiter {
+        entry: from.entry()?,
+        permits: from.short()?,
+        lease: from.lease()?,
+        claim: from.duration()?,
+        fences: from.short()?,
+        alive_until: from.moment()?,
+        since: from.moment()?,
+        route: from.short()?,
+        about: from.about()?,
+    })
+}
+
+fn number_of(kind: Kind) -> u8 {
+    match kind {
+        Kind::Mutex => 0,
+        Kind::ReadWrite => 1,
+        Kind::Semaphore => 2,
+        Kind::Latch => 3,
+        Kind::Barrier => 4,
+    }
+}
+
+fn kind_of(number: u8) -> Result<Kind, Unreadable> {
+    Ok(match number {
+        0 => Kind::Mutex,
+        1 => Kind::ReadWrite,
+        2 => Kind::Semaphore,
+        3 => Kind::Latch,
+        4 => Kind::Barrier,
+        _ => return Err("its kind of lock is unknown"),
+    })
+}

@@ -1,0 +1,142 @@
+//! The store of one folder, as this process has it open.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use heed::Env;
+
+use super::boot;
+use super::client::{self, Ear, Presence};
+use super::folder::CLIENTS;
+use super::life::client_of;
+use super::map::{self, Records};
+use super::step::{Step, Subject};
+use super::trouble;
+use crate::core::moment::Now;
+use crate::core::table::{Effects, Route, Table};
+use crate::engine::{CancelRequest, Wakeup};
+use crate::error::Trouble;
+use crate::sync::lock;
+
+/// Routes have 31 bits; the highest one is a mark.
+const MAX_ROUTE: Route = (1 << 31) - 1;
+
+pub(super) struct Store {
+    folder: PathBuf,
+    pub(super) clients: PathBuf,
+    pub(super) env: Env,
+    pub(super) records: Records,
+    /// The clients of this process.
+    here: Mutex<HashMap<Route, Arc<Ear>>>,
+    /// What wake-ups are sent from.
+    sender: UnixDatagram,
+    process: u32,
+}
+
+impl Store {
+    pub(super) fn open(folder: &Path) -> Result<Self, Trouble> {
+        let beginning = boot::begin(folder).map_err(|error| trouble::of_files(folder, &error))?;
+        let (env, records) = map::open(folder).map_err(|error| trouble::of_map(folder, &error))?;
+        drop(beginning);
+        let sender = UnixDatagram::unbound().and_then(|sender| {
+            sender.set_nonblocking(true)?;
+            Ok(sender)
+        });
+        let store = Self {
+            folder: folder.to_owned(),
+            clients: folder.join(CLIENTS),
+            env,
+            records,
+            here: Mutex::default(),
+            sender: sender.map_err(|error| trouble::of_files(folder, &error))?,
+            process: std::process::id(),
+        };
+        Ok(store)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(super) fn is_of_parent(&self) -> bool {
+        std::process::id() != self.process
+    }
+
+    /// A new client of this store.
+    pub(super) fn join(&self) -> Result<Presence, Trouble> {
+        let mut step = Step::begin(self)?;
+        let mut meta = step.read_meta()?;
+        let of_files = |error| trouble::of_files(&self.folder, &error);
+        client::remove_stale(&self.clients).map_err(of_files)?;
+        loop {
+            meta.last_route = meta.last_route % MAX_ROUTE + 1;
+            if client::is_gone(&self.clients, meta.last_route) {
+                break;
+            }
+        }
+        let presence = Presence::begin(&self.clients, meta.last_route).map_err(of_files)?;
+        step.write_meta(&meta)?;
+        step.commit()?;
+        lock(&self.here).insert(presence.ear.route, presence.ear.clone());
+        Ok(presence)
+    }
+
+    pub(super) fn leave(&self, route: Route) {
+        lock(&self.here).remove(&route);
+    }
+
+    /// Whether a client has ended.
+    pub(super) fn is_gone(&self, route: Route) -> bool {
+        !lock(&self.here).contains_key(&route) && client::is_gone(&self.clients, route)
+    }
+
+    /// Performs one operation in one transaction, then delivers the wake-ups that follow.
+    pub(super) fn perform<T>(
+        &self,
+        subject: Subject<'_>,
+        operation: impl FnOnce(&mut Table, Now, &mut Effects) -> T,
+    ) -> Result<T, Trouble> {
+        if self.is_of_parent() {
+            return Err(Trouble::refused(
+                "this client was made before the process was forked: make a new one in the child",
+            ));
+        }
+        let (outcome, effects) = Step::begin(self)?.perform(subject, operation)?;
+        if !effects.is_empty() {
+            self.deliver(effects);
+        }
+        Ok(outcome)
+    }
+
+    /// A grant to a client that is gone passes to the next waiter.
+    fn deliver(&self, effects: Effects) {
+        let mut pending = VecDeque::from(effects);
+        while let Some((route, wakeup)) = pending.pop_front() {
+            if self.tell(client_of(route), &wakeup) {
+                continue;
+            }
+            let Wakeup::Granted { name, entry, .. } = wakeup else {
+                continue;
+            };
+            let request = CancelRequest { name: name.clone(), entry };
+            let cancelled = Step::begin(self).and_then(|step| {
+                step.perform(Subject::Lock(&name), |table, now, effects| {
+                    table.cancel(&request, now, effects);
+                })
+            });
+            // Not cancelled, the claim lease ends it.
+            pending.extend(cancelled.map(|((), further)| further).unwrap_or_default());
+        }
+    }
+
+    /// False if that client is gone.
+    fn tell(&self, route: Route, wakeup: &Wakeup) -> bool {
+        let here = lock(&self.here).get(&route).cloned();
+        match here {
+            Some(ear) => ear.wake(wakeup.clone()),
+            None => client::send(&self.sender, &self.clients, route, wakeup),
+        }
+    }
+}
