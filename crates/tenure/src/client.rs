@@ -1,5 +1,9 @@
 //! The client: connects to a store and makes locks.
 
+mod builder;
+
+pub use builder::Builder;
+
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,8 +17,8 @@ use crate::core::shape::{Kind, Shape};
 use crate::driver::{Driver, Identity, PATIENCE, Released, Spec, Wait};
 use crate::election::Election;
 use crate::engine::{
-    Engine, Finding, ForceOutcome, ForceRequest, Grant, Health, ListRequest, MemoryEngine,
-    ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
+    Finding, ForceOutcome, ForceRequest, Grant, Health, ListRequest, MemoryEngine, ReleaseOutcome,
+    ReleaseRequest, Renewal, Renewed,
 };
 use crate::error::{Error, Invalid, Lost, Trouble, WhyLost};
 use crate::guard::Guard;
@@ -96,7 +100,7 @@ impl Tenure {
 
     /// A client with other defaults, or another engine.
     pub fn builder() -> Builder {
-        Builder { lease: Ok(Lease::DEFAULT), fallback: Fallback::Fail, patience: PATIENCE }
+        Builder::new()
     }
 
     /// The lock of this name.
@@ -356,81 +360,5 @@ impl fmt::Debug for Tenure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let engine = self.client.driver.engine.capabilities().engine;
         f.debug_struct("Tenure").field("engine", &engine).finish_non_exhaustive()
-    }
-}
-
-/// Makes a client with other defaults.
-///
-/// ```
-/// use std::time::Duration;
-/// use tenure::{Fallback, Tenure, engine::MemoryEngine};
-///
-/// let tenure = Tenure::builder()
-///     .lease(Duration::from_secs(10))
-///     .fallback(Fallback::Local)
-///     .engine(MemoryEngine::new())?;
-/// # Ok::<(), tenure::Error>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "a builder makes nothing until it is told the engine"]
-pub struct Builder {
-    lease: Result<Lease, Invalid>,
-    fallback: Fallback,
-    patience: Duration,
-}
-
-impl Builder {
-    /// The lease of locks that do not choose their own; 30 s if not set.
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = Lease::new(lease);
-        self
-    }
-
-    /// What to do when the store cannot be reached.
-    pub fn fallback(mut self, fallback: Fallback) -> Self {
-        self.fallback = fallback;
-        self
-    }
-
-    /// How long an acquire endures trouble with the store before it reports it; 5 s if not set.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
-        self
-    }
-
-    /// Connects to the store at `url`, as [`Tenure::connect`] does.
-    ///
-    /// # Errors
-    /// When the URL is not understood, the store cannot be reached, or a default is out of range.
-    pub async fn connect(self, url: &str) -> Result<Tenure, Error> {
-        if url == "memory:" {
-            return self.engine(MemoryEngine::new());
-        }
-        #[cfg(feature = "local")]
-        if url.starts_with("local:") {
-            return self.engine(crate::engine::LocalEngine::connect(url)?);
-        }
-        #[cfg(feature = "redis")]
-        return self.engine(crate::engine::RedisEngine::connect(url).await?);
-        #[cfg(not(feature = "redis"))]
-        Err(Error::Invalid(Invalid::new(
-            "without the feature `redis`, the URL must be `memory:`, or `local:` with the feature \
-             `local`",
-        )))
-    }
-
-    /// A client of this engine.
-    ///
-    /// # Errors
-    /// When a default is out of range, or no thread can be started.
-    pub fn engine(self, engine: impl Engine) -> Result<Tenure, Error> {
-        let client = Client {
-            lease: self.lease?,
-            driver: Driver::start(Box::new(engine), self.patience, false)?,
-            fallback: self.fallback,
-            stand_in: Mutex::default(),
-            about: Arc::new(About::this_process()),
-        };
-        Ok(Tenure { client: Arc::new(client) })
     }
 }

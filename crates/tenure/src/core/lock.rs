@@ -4,9 +4,12 @@
 //! gone, and what is free goes to those who wait, in order (I10). So no timer is needed to keep
 //! the state right; whoever asks next finds it right.
 
+mod kinds;
+
 use std::time::Duration;
 
-use super::fence::{Fence, Fences};
+use self::kinds::passage;
+use super::fence::Fences;
 use super::holders::{Entries, Holder, Holders};
 use super::moment::{Moment, Now};
 use super::queue::{Queue, Waiter};
@@ -79,84 +82,6 @@ impl LockState {
         }
     }
 
-    fn is_mismatch(&self, shape: Shape) -> bool {
-        self.kind != shape.kind() || self.limit != shape.limit() && self.kind != Kind::Semaphore
-    }
-
-    /// The latest request says how many permits a semaphore has. With more of them, those who wait
-    /// come first; another entry of the same owner may be among them.
-    fn change_limit(
-        &mut self,
-        request: &AcquireRequest,
-        scene: &mut Scene<'_>,
-    ) -> Option<Acquired> {
-        if self.limit == request.shape.limit() {
-            return None;
-        }
-        self.limit = request.shape.limit();
-        self.settle(&request.name, scene);
-        self.enter_again(request, scene)
-    }
-
-    /// Grants on the spot, where nobody has to wait.
-    fn enter(
-        &mut self,
-        request: &AcquireRequest,
-        route: Route,
-        scene: &mut Scene<'_>,
-    ) -> Option<Grant> {
-        let (owner, permits) = (request.entry.owner, request.shape.permits());
-        match self.kind {
-            Kind::Latch if permits > 0 => Some(self.arrive(request, route, scene)),
-            Kind::Latch => self
-                .fits(owner, permits)
-                .then(|| passage(request.lease.duration(), scene.now.clock)),
-            Kind::Barrier => self.meet(request, route, scene),
-            _ if self.queue.is_none() && self.fits(owner, permits) => {
-                Some(self.grant_now(request, permits, route, scene))
-            }
-            _ => None,
-        }
-    }
-
-    /// Takes permits of a latch, as far as there are any, and opens it with the last.
-    fn arrive(&mut self, request: &AcquireRequest, route: Route, scene: &mut Scene<'_>) -> Grant {
-        let left = self.limit.saturating_sub(self.holders.used());
-        if left == 0 || self.holders.find(request.entry.owner).is_some() {
-            return passage(request.lease.duration(), scene.now.clock);
-        }
-        let grant = self.grant_now(request, request.shape.permits().min(left), route, scene);
-        self.settle(&request.name, scene);
-        grant
-    }
-
-    /// The last one at a barrier opens it for those who wait, and for itself.
-    fn meet(
-        &mut self,
-        request: &AcquireRequest,
-        route: Route,
-        scene: &mut Scene<'_>,
-    ) -> Option<Grant> {
-        request.queue?;
-        let others = self.limit as usize - 1;
-        if let Some(queue) = &mut self.queue {
-            queue.bury_dead(scene.now.clock);
-            self.drop_empty_queue();
-        }
-        if self.waiting() < others {
-            return None;
-        }
-        let stay = self.waiting() - others;
-        while self.waiting() > stay {
-            let waiter = self.pop()?;
-            self.hand_over(&request.name, waiter, scene);
-        }
-        match self.enter_again(request, scene) {
-            Some(Acquired::Granted(grant)) => Some(grant),
-            _ => Some(self.grant_now(request, 1, route, scene)),
-        }
-    }
-
     /// Extends the lease, if the owner still has one. A lease never becomes shorter, so a late
     /// renewal cannot cut what an earlier answer promised (I2); a missing one is never made (I3).
     pub(crate) fn renew(&mut self, renewal: &Renewal, scene: &mut Scene<'_>) -> Renewed {
@@ -182,8 +107,8 @@ impl LockState {
         let Some(entries) = self.holders.entries_mut(owner) else {
             return ReleaseOutcome::NotHeld;
         };
-        if request.keep == 0 && !entries.remove(number) || !entries.has(number) && request.keep > 0
-        {
+        let is_there = if request.keep == 0 { entries.remove(number) } else { entries.has(number) };
+        if !is_there {
             return ReleaseOutcome::NotHeld;
         }
         let remaining = entries.count();
@@ -365,19 +290,6 @@ impl LockState {
         Grant { fence, fences: 1, lease, at: now.clock }
     }
 
-    /// Whether so many permits are free (I1), and the owner has no former hold that lingers. One
-    /// who asked for more than the limit has become since must be alone.
-    fn fits(&self, owner: Owner, permits: u32) -> bool {
-        match self.kind {
-            Kind::Latch => self.holders.used() >= self.limit,
-            Kind::Barrier => false,
-            _ => {
-                self.holders.used() + permits <= self.limit.max(permits)
-                    && self.holders.find(owner).is_none()
-            }
-        }
-    }
-
     fn extend(&mut self, owner: Owner, until: Moment) -> bool {
         match self.holders.find(owner) {
             Some(holder) if !holder.is_lingering() => {
@@ -432,11 +344,6 @@ impl LockState {
     fn drop_empty_queue(&mut self) {
         self.queue.take_if(|queue| queue.is_empty());
     }
-}
-
-/// Through an open latch: nothing is held, so there is no fence.
-fn passage(lease: Duration, at: Moment) -> Grant {
-    Grant { fence: Fence::from_value(0), fences: 1, lease, at }
 }
 
 fn waiter(request: &AcquireRequest, queueing: Queueing, route: Route, now: Now) -> Waiter {

@@ -1,6 +1,6 @@
 //! The driver: all waiting, renewing and cleaning up, once for every engine.
 //!
-//! - [`wait`]: one acquire, from the first attempt to the guard.
+//! - [`wait`]: one acquire, from the first attempt to the guard; [`flight`] is one attempt.
 //! - [`serve`]: what waiters ask the store, and what they do with its answers; [`line`] keeps the
 //!   list of them, [`pass`] is the local hand-over between them, [`sharing`] lets readers share.
 //! - [`watchdog`]: renewals, and noticing a loss in time.
@@ -34,6 +34,7 @@ use crate::owner::Entry;
 use crate::sync::lock;
 
 mod agenda;
+mod flight;
 mod held;
 mod line;
 mod pass;

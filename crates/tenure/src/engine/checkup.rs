@@ -26,14 +26,13 @@ pub enum Severity {
     Problem,
 }
 
+#[cfg(feature = "redis")]
 impl Finding {
-    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only servers are examined"))]
     pub(crate) fn fine(topic: &'static str, found: impl Into<String>) -> Self {
         let (found, advice) = (found.into(), String::new());
         Self { topic, severity: Severity::Fine, found, advice }
     }
 
-    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only servers are examined"))]
     pub(crate) fn bad(
         topic: &'static str,
         severity: Severity,

@@ -42,6 +42,8 @@ mod health;
 mod local;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
+mod pulse;
+#[cfg(feature = "redis")]
 mod redis;
 mod request;
 

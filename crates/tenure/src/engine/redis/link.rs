@@ -18,7 +18,7 @@ use super::trouble::{is_missing_script, of_server};
 use super::wire::{Done, Wire};
 use crate::core::backoff::Backoff;
 use crate::core::name::LockName;
-use crate::engine::health::Pulse;
+use crate::engine::pulse::Pulse;
 use crate::error::Trouble;
 use crate::sync::lock;
 

@@ -44,7 +44,7 @@ use link::Link;
 use server::{CLIENT_KEPT, Server};
 use subscriber::Subscriber;
 
-use super::health::Pulse;
+use super::pulse::Pulse;
 use super::{
     AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
     ForceRequest, Health, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal,

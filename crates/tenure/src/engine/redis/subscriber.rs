@@ -16,7 +16,7 @@ use super::stream::{self, CONNECT_TIME, Stream};
 use super::wire::RESPONSE_TIME;
 use crate::core::fence::Fence;
 use crate::core::moment::Moment;
-use crate::engine::health::Pulse;
+use crate::engine::pulse::Pulse;
 use crate::engine::{Grant, Listener, Wakeup};
 use crate::error::Trouble;
 use crate::owner::Entry;
