@@ -4,7 +4,9 @@
 //! the median is reported, with the spread between the lowest and the highest.
 
 mod figures {
+    pub(crate) mod child;
     pub(crate) mod held;
+    pub(crate) mod local;
     pub(crate) mod memory;
     pub(crate) mod redis;
     pub(crate) mod redis_contended;
@@ -18,7 +20,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser;
 use figures::report::{Figure, Goal, Report};
-use figures::{held, memory, redis, redis_contended, redis_kinds, redis_server};
+use figures::{child, held, local, memory, redis, redis_contended, redis_kinds, redis_server};
 
 /// All figures, in the order in which they are measured.
 const FIGURES: &[Figure] = &[
@@ -49,6 +51,20 @@ const FIGURES: &[Figure] = &[
         goal: Goal::AtMost(400.0),
         measure: held::bytes,
         what: "client memory per held lock, store included",
+    },
+    Figure {
+        name: "local_pair",
+        unit: "µs",
+        goal: Goal::AtMost(10.0),
+        measure: local::pair,
+        what: "uncontended acquire and release by one task, in a store on disk",
+    },
+    Figure {
+        name: "local_fight",
+        unit: "sections/s",
+        goal: Goal::AtLeast(50_000.0),
+        measure: local::fight_rate,
+        what: "two processes on one name, one task each, in a store on disk",
     },
     Figure {
         name: "pair_latency",
@@ -176,7 +192,7 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let [role, url, shared] = &arguments.child[..] {
-        redis_contended::child(role, url, shared);
+        child::be(role, url, shared);
         return ExitCode::SUCCESS;
     }
     if let Some(name) = &arguments.measure {

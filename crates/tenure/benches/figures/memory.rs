@@ -11,9 +11,11 @@ const ROUNDS: usize = 9;
 
 /// Microseconds for an uncontended acquire and release by one task.
 pub(crate) fn pair() -> Vec<f64> {
-    let tenure = Tenure::memory().expect("a client");
+    pair_on(&Tenure::memory().expect("a client"), 200_000)
+}
+
+pub(crate) fn pair_on(tenure: &Tenure, pairs: u32) -> Vec<f64> {
     let lock = tenure.lock("orders/42");
-    let pairs = 200_000;
     let round = || {
         let started = now();
         block_on(async {

@@ -1,15 +1,12 @@
 //! Many who want the same lock, in one process and in several.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tenure::blocking::block_on;
-use tenure_testkit::Server;
 use tenure_testkit::resp::Connection;
 
+use super::child::{Ready, spawn};
 use super::memory::{now, pause};
 use super::redis::{client, median, ping, server, talk};
 
@@ -62,7 +59,8 @@ impl Crowd {
     fn run() -> Self {
         let server = server();
         let mut plain = server.connect().expect("a connection");
-        let children: Vec<_> = (0..PROCESSES).map(|_| spawn("contend", &server, "")).collect();
+        let children: Vec<_> =
+            (0..PROCESSES).map(|_| spawn("contend", &server.url(), "")).collect();
         let mut children: Vec<_> = children.into_iter().map(Ready::wait).collect();
         plain.command(&["CONFIG", "RESETSTAT"]).expect("a reply");
         let started = now();
@@ -129,7 +127,8 @@ pub(crate) fn handover() -> Vec<f64> {
             let mut plain = server.connect().expect("a connection");
             let shared = server.folder().join("released").display().to_string();
             std::fs::write(&shared, [0; 16]).expect("a file");
-            let children: Vec<_> = (0..2).map(|_| spawn("handover", &server, &shared)).collect();
+            let children: Vec<_> =
+                (0..2).map(|_| spawn("handover", &server.url(), &shared)).collect();
             let mut children: Vec<_> = children.into_iter().map(Ready::wait).collect();
             let before = rested_ping(&mut plain);
             children.iter_mut().for_each(Ready::go);
@@ -150,57 +149,7 @@ fn rested_ping(plain: &mut Connection) -> f64 {
     }))
 }
 
-/// A child that has connected, and waits for the word.
-struct Ready {
-    child: Child,
-    output: BufReader<std::process::ChildStdout>,
-}
-
-fn spawn(role: &str, server: &Server, shared: &str) -> Ready {
-    let program = std::env::current_exe().expect("this program");
-    let mut child = Command::new(program)
-        .args(["--child", role, &server.url(), shared])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a child");
-    let output = BufReader::new(child.stdout.take().expect("its output"));
-    Ready { child, output }
-}
-
-impl Ready {
-    fn wait(mut self) -> Self {
-        let mut line = String::new();
-        self.output.read_line(&mut line).expect("a word");
-        assert_eq!(line.trim(), "ready");
-        self
-    }
-
-    fn go(&mut self) {
-        self.child.stdin.as_mut().expect("its input").write_all(b"go\n").expect("told");
-    }
-
-    fn report(mut self) -> Vec<f64> {
-        let lines = (&mut self.output).lines().map_while(Result::ok);
-        let numbers = lines.filter_map(|line| line.parse().ok()).collect();
-        self.child.wait().expect("its end");
-        numbers
-    }
-}
-
-/// What a child does.
-pub(crate) fn child(role: &str, url: &str, shared: &str) {
-    let tenure = block_on(tenure::Tenure::connect(url)).expect("a client");
-    let lock = tenure.lock("x").blocking();
-    println!("ready");
-    std::io::stdin().read_line(&mut String::new()).expect("the word");
-    match role {
-        "contend" => contend(&lock),
-        _ => hand_over(&lock, shared),
-    }
-}
-
-fn contend(lock: &tenure::blocking::Lock) {
+pub(crate) fn contend(lock: &tenure::blocking::Lock) {
     let (mut served, mut worst) = (0, 0.0_f64);
     let started = now();
     while started.elapsed() < Duration::from_secs(5) {
@@ -215,7 +164,7 @@ fn contend(lock: &tenure::blocking::Lock) {
 }
 
 /// The time of the last release is in a file that both can read.
-fn hand_over(lock: &tenure::blocking::Lock, shared: &str) {
+pub(crate) fn hand_over(lock: &tenure::blocking::Lock, shared: &str) {
     use std::os::unix::fs::FileExt;
     let options = std::fs::OpenOptions::new().read(true).write(true).open(shared);
     let file = options.expect("the shared file");

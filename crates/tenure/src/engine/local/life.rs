@@ -3,16 +3,23 @@
 use crate::core::lock::LockState;
 use crate::core::moment::Moment;
 use crate::core::shape::Kind;
-use crate::core::table::Route;
-use crate::owner::Owner;
+use crate::core::table::{Effects, Route, Table};
+use crate::engine::Wakeup;
+use crate::owner::{Entry, Owner};
 
 /// Marks the route of a hold that does not end with its client: it was detached, or entries of
 /// several clients stand on it. It then lives by its lease, as on every other engine.
 pub(super) const KEPT: Route = 1 << 31;
 
-/// The client of a route, without the mark.
+/// Marks the route of a waiter that looks for its turn itself, so that nobody has to wake it.
+pub(super) const AWAKE: Route = 1 << 30;
+
+/// Clients have numbers below the marks.
+pub(super) const MAX_CLIENT: Route = AWAKE - 1;
+
+/// The client of a route, without the marks.
 pub(super) const fn client_of(route: Route) -> Route {
-    route & !KEPT
+    route & MAX_CLIENT
 }
 
 /// Ends the leases of holders, and the time of waiters, whose client is gone.
@@ -74,9 +81,49 @@ pub(super) fn ahead_of(lock: &LockState, client: Route) -> Vec<Route> {
         .filter(|it| !it.is_lingering())
         .map(|it| it.route)
         .chain(waiters.map(|it| it.route))
-        .filter(|&route| route & KEPT == 0 && route != client)
+        .filter(|&route| route & KEPT == 0)
+        .map(client_of)
+        .filter(|&route| route != client)
         .collect();
     routes.sort_unstable();
     routes.dedup();
     routes
+}
+
+/// Looks after those who were just granted a lock.
+///
+/// An owner's entries that waited at several clients were granted together: none of these clients
+/// may end the hold of the others. And who is awake needs no wake-up.
+pub(super) fn begin_holds(table: &mut Table, effects: &mut Effects) {
+    effects.retain(|(route, wakeup)| {
+        let Wakeup::Granted { name, entry, .. } = wakeup else { return true };
+        if let Some(lock) = table.lock_mut(name) {
+            if let Some(holder) = lock.holders.find(entry.owner) {
+                let begun = holder.route & !AWAKE;
+                lock.holders.set_route(entry.owner, begun);
+            }
+            keep_unless(lock, entry.owner, client_of(*route));
+        }
+        route & AWAKE == 0
+    });
+}
+
+/// Notes whether a waiter looks for its turn itself.
+pub(super) fn set_awake(lock: &mut LockState, entry: Entry, is_awake: bool) {
+    if let Some(waiter) = lock.queue.as_mut().and_then(|queue| queue.find_mut(entry)) {
+        waiter.route = if is_awake { waiter.route | AWAKE } else { waiter.route & !AWAKE };
+    }
+}
+
+/// Whether a waiter's turn may come within a moment: it is the first in line, and those who hold
+/// the lock are processes of their own, which go on while this one looks.
+pub(super) fn is_next(
+    lock: &LockState,
+    entry: Entry,
+    mut is_here: impl FnMut(Route) -> bool,
+) -> bool {
+    let first = lock.queue.as_ref().and_then(|queue| queue.first());
+    first.is_some_and(|first| first.entry == entry)
+        && !matches!(lock.kind, Kind::Latch | Kind::Barrier)
+        && lock.holders.iter().all(|it| !it.is_lingering() && !is_here(client_of(it.route)))
 }

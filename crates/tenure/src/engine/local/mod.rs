@@ -9,11 +9,14 @@ use std::path::Path;
 use std::sync::Weak;
 use std::time::Duration;
 
+mod arrival;
 mod boot;
 mod bytes;
 mod client;
 mod folder;
+mod gaze;
 mod life;
+mod lives;
 mod map;
 mod message;
 mod record;
@@ -23,9 +26,11 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod trouble;
+mod turn;
 mod watch;
 
 use self::client::Presence;
+use self::gaze::Gaze;
 use self::registry::Shared;
 use self::step::Subject;
 use super::{
@@ -33,6 +38,7 @@ use super::{
     ForceRequest, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
 };
 use crate::core::name::LockName;
+use crate::core::table::Route;
 use crate::error::{Error, Invalid, Trouble};
 use crate::info::LockInfo;
 use crate::owner::Owner;
@@ -50,6 +56,7 @@ pub struct LocalEngine {
     // First, so that the client is gone before the store is closed.
     presence: Presence,
     store: Shared,
+    gaze: Gaze,
 }
 
 impl LocalEngine {
@@ -63,7 +70,7 @@ impl LocalEngine {
         let connect = |trouble| Error::Connect { trouble };
         let store = Shared::open(&folder).map_err(connect)?;
         let presence = store.join().map_err(connect)?;
-        Ok(Self { presence, store })
+        Ok(Self { presence, store, gaze: Gaze::new() })
     }
 
     /// Opens the store that a URL names: `local:///folder`, or `local:` for the usual folder.
@@ -78,29 +85,8 @@ impl LocalEngine {
         }
     }
 
-    fn route(&self) -> u32 {
+    fn route(&self) -> Route {
         self.presence.ear.route
-    }
-
-    /// Takes the lock or joins its queue; then also returns the clients to watch.
-    fn enter(&self, request: &AcquireRequest) -> Result<Acquired, Trouble> {
-        let (name, owner, route) = (&request.name, request.entry.owner, self.route());
-        let entered = self.store.perform(Subject::Lock(name), |table, now, effects| {
-            if let Some(lock) = table.lock_mut(name) {
-                life::keep_unless(lock, owner, route);
-            }
-            let acquired = table.acquire(request, route, now, effects);
-            let ahead = match (&acquired, table.lock_mut(name)) {
-                (Acquired::Queued(_), Some(lock)) => life::ahead_of(lock, route),
-                _ => Vec::new(),
-            };
-            (acquired, ahead)
-        });
-        let (acquired, ahead) = entered?;
-        for other in ahead {
-            watch::watch(client::lock_file(&self.store.clients, other), &self.presence.ear);
-        }
-        Ok(acquired)
     }
 }
 

@@ -8,12 +8,12 @@ use super::life;
 use super::record::{self, Meta};
 use super::store::Store;
 use super::trouble;
+use super::turn::Turn;
 use crate::clock;
 use crate::core::lock::LockState;
 use crate::core::moment::Now;
 use crate::core::name::LockName;
 use crate::core::table::{Effects, Route, Table};
-use crate::engine::Wakeup;
 use crate::error::Trouble;
 
 /// What keys begin with.
@@ -44,13 +44,16 @@ pub(super) struct Step<'s> {
     brought: Vec<(LockName, Option<Vec<u8>>)>,
     /// Clients that were asked for, and whether they are gone.
     asked: Vec<(Route, bool)>,
+    // Last, so that the transaction has ended when the turn does.
+    _turn: Option<Turn<'s>>,
 }
 
 impl<'s> Step<'s> {
     pub(super) fn begin(store: &'s Store) -> Result<Self, Trouble> {
+        let turn = store.turns.take();
         let transaction = store.env.write_txn();
         let transaction = transaction.map_err(|error| trouble::of_map(store.folder(), &error))?;
-        Ok(Self { store, transaction, brought: Vec::new(), asked: Vec::new() })
+        Ok(Self { store, transaction, brought: Vec::new(), asked: Vec::new(), _turn: turn })
     }
 
     /// Performs an operation, and returns the wake-ups to deliver.
@@ -66,7 +69,7 @@ impl<'s> Step<'s> {
         self.bring(&subject, &mut table, now)?;
         let mut effects = Effects::new();
         let outcome = operation(&mut table, now, &mut effects);
-        keep_what_is_shared(&mut table, &effects);
+        life::begin_holds(&mut table, &mut effects);
         let has_new = self.put_back(&mut table)?;
         if !matches!(subject, Subject::Record(_)) {
             self.put_forced(&table)?;
@@ -255,16 +258,4 @@ pub(super) fn key(kind: u8, name: &str) -> Vec<u8> {
     key.push(kind);
     key.extend_from_slice(name.as_bytes());
     key
-}
-
-/// An owner's entries that waited at several clients were granted together: none of these clients
-/// may end the hold of the others.
-fn keep_what_is_shared(table: &mut Table, effects: &Effects) {
-    for (route, wakeup) in effects {
-        if let Wakeup::Granted { name, entry, .. } = wakeup
-            && let Some(lock) = table.lock_mut(name)
-        {
-            life::keep_unless(lock, entry.owner, life::client_of(*route));
-        }
-    }
 }

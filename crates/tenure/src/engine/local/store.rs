@@ -10,18 +10,17 @@ use heed::Env;
 use super::boot;
 use super::client::{self, Ear, Presence};
 use super::folder::CLIENTS;
-use super::life::client_of;
+use super::life::{MAX_CLIENT, client_of};
+use super::lives::Lives;
 use super::map::{self, Records};
 use super::step::{Step, Subject};
 use super::trouble;
+use super::turn::Turns;
 use crate::core::moment::Now;
 use crate::core::table::{Effects, Route, Table};
 use crate::engine::{CancelRequest, Wakeup};
 use crate::error::Trouble;
 use crate::sync::lock;
-
-/// Routes have 31 bits; the highest one is a mark.
-const MAX_ROUTE: Route = (1 << 31) - 1;
 
 pub(super) struct Store {
     folder: PathBuf,
@@ -33,6 +32,8 @@ pub(super) struct Store {
     /// What wake-ups are sent from.
     sender: UnixDatagram,
     process: u32,
+    lives: Lives,
+    pub(super) turns: Turns,
 }
 
 impl Store {
@@ -52,6 +53,8 @@ impl Store {
             here: Mutex::default(),
             sender: sender.map_err(|error| trouble::of_files(folder, &error))?,
             process: std::process::id(),
+            lives: Lives::default(),
+            turns: Turns::open(folder).map_err(|error| trouble::of_files(folder, &error))?,
         };
         Ok(store)
     }
@@ -71,7 +74,7 @@ impl Store {
         let of_files = |error| trouble::of_files(&self.folder, &error);
         client::remove_stale(&self.clients).map_err(of_files)?;
         loop {
-            meta.last_route = meta.last_route % MAX_ROUTE + 1;
+            meta.last_route = meta.last_route % MAX_CLIENT + 1;
             if client::is_gone(&self.clients, meta.last_route) {
                 break;
             }
@@ -87,9 +90,19 @@ impl Store {
         lock(&self.here).remove(&route);
     }
 
+    /// Whether a client is one of this process.
+    pub(super) fn is_here(&self, route: Route) -> bool {
+        lock(&self.here).contains_key(&route)
+    }
+
+    /// A number that is another one after every change, of whatever lock.
+    pub(super) fn last_change(&self) -> usize {
+        self.env.info().last_txn_id
+    }
+
     /// Whether a client has ended.
     pub(super) fn is_gone(&self, route: Route) -> bool {
-        !lock(&self.here).contains_key(&route) && client::is_gone(&self.clients, route)
+        !self.is_here(route) && self.lives.is_gone(&self.clients, route)
     }
 
     /// Performs one operation in one transaction, then delivers the wake-ups that follow.

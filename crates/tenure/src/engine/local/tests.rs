@@ -1,5 +1,7 @@
 //! What is stored can be read again, and what cannot be read is told.
 
+mod awake;
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -199,6 +201,6 @@ fn what_ended_unasked_is_swept() {
 }
 
 #[test]
-fn the_mark_of_a_kept_hold_is_no_part_of_its_client() {
-    assert_eq!(life::client_of(7 | life::KEPT), 7);
+fn the_marks_are_no_part_of_a_client() {
+    assert_eq!(life::client_of(7 | life::KEPT | life::AWAKE), 7);
 }

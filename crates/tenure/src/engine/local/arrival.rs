@@ -1,0 +1,69 @@
+//! A request for a lock: it is granted, or stands in line, asleep or with open eyes.
+
+use super::step::Subject;
+use super::{LocalEngine, client, life, watch};
+use crate::core::table::Route;
+use crate::engine::{AcquireRequest, Acquired};
+use crate::error::Trouble;
+
+/// What became of a request for a lock.
+pub(super) struct Entered {
+    pub(super) acquired: Acquired,
+    /// The other clients whose end may let it go on.
+    ahead: Vec<Route>,
+    /// Nobody will wake it: it looks itself, for changes after this one.
+    pub(super) awake_since: Option<usize>,
+}
+
+impl LocalEngine {
+    /// Takes the lock or joins its queue. Whoever is next looks for a moment whether its turn
+    /// comes, before it goes to sleep.
+    pub(super) fn enter(&self, request: &AcquireRequest) -> Result<Acquired, Trouble> {
+        let mut entered = self.ask(request, self.gaze.is_worth_it())?;
+        if let Some(change) = entered.awake_since {
+            // In trouble now, it is in the queue all the same, and asks again in time.
+            entered = self.look(request, change).unwrap_or(entered);
+        }
+        for other in entered.ahead {
+            watch::watch(client::lock_file(&self.store.clients, other), &self.presence.ear);
+        }
+        Ok(entered.acquired)
+    }
+
+    fn look(&self, request: &AcquireRequest, mut change: usize) -> Result<Entered, Trouble> {
+        let granted = self.gaze.until(|| {
+            if self.store.last_change() == change {
+                return None;
+            }
+            let entered = self.ask(request, true).ok()?;
+            change = entered.awake_since.unwrap_or(change);
+            matches!(entered.acquired, Acquired::Granted(_)).then_some(entered)
+        });
+        granted.map_or_else(|| self.ask(request, false), Ok)
+    }
+
+    /// Asks for the lock, once.
+    pub(super) fn ask(
+        &self,
+        request: &AcquireRequest,
+        with_open_eyes: bool,
+    ) -> Result<Entered, Trouble> {
+        let (name, entry, route) = (&request.name, request.entry, self.route());
+        self.store.perform(Subject::Lock(name), |table, now, effects| {
+            if let Some(lock) = table.lock_mut(name) {
+                life::keep_unless(lock, entry.owner, route);
+            }
+            let acquired = table.acquire(request, route, now, effects);
+            let mut entered = Entered { acquired, ahead: Vec::new(), awake_since: None };
+            if let (Acquired::Queued(_), Some(lock)) = (&entered.acquired, table.lock_mut(name)) {
+                let is_here = |client| self.store.is_here(client);
+                let is_awake = with_open_eyes && life::is_next(lock, entry, is_here);
+                life::set_awake(lock, entry, is_awake);
+                // This one is not there yet.
+                entered.awake_since = is_awake.then(|| self.store.last_change() + 1);
+                entered.ahead = life::ahead_of(lock, route);
+            }
+            entered
+        })
+    }
+}

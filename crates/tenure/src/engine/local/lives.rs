@@ -1,0 +1,43 @@
+//! Whether other clients live: their lock files, kept open to be asked quickly.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Mutex;
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::client;
+use crate::core::table::Route;
+use crate::sync::lock;
+
+/// More files than this are not kept open.
+const MOST: usize = 64;
+
+/// The lock files of clients that were alive when they were last asked for.
+#[derive(Default)]
+pub(super) struct Lives(Mutex<HashMap<Route, File>>);
+
+impl Lives {
+    /// Whether a client has ended: its file is gone, or nobody has it locked. A file that is gone
+    /// was one of a client that ended, so one that was opened before tells the same.
+    pub(super) fn is_gone(&self, clients: &Path, route: Route) -> bool {
+        let mut lives = lock(&self.0);
+        let file = match lives.remove(&route) {
+            Some(file) => file,
+            None => match File::open(client::lock_file(clients, route)) {
+                Ok(file) => file,
+                // Whatever else is wrong here, it is no proof of an end.
+                Err(error) => return error.kind() == std::io::ErrorKind::NotFound,
+            },
+        };
+        if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+            return true;
+        }
+        if lives.len() >= MOST {
+            lives.clear();
+        }
+        lives.insert(route, file);
+        false
+    }
+}

@@ -1,0 +1,108 @@
+//! Waiting with open eyes: what is looked for is found, and nobody depends on it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use tempfile::TempDir;
+
+use crate::core::lease::Lease;
+use crate::core::name::LockName;
+use crate::core::shape::Shape;
+use crate::engine::local::gaze::Gaze;
+use crate::engine::local::step::Subject;
+use crate::engine::local::{LocalEngine, life};
+use crate::engine::{AcquireRequest, Acquired, Engine, Listener, Queueing, ReleaseRequest, Wakeup};
+use crate::info::About;
+use crate::owner::Entry;
+use crate::sync::lock;
+
+fn folder() -> (TempDir, PathBuf) {
+    let around = tempfile::tempdir().unwrap();
+    let folder = around.path().join("t");
+    (around, folder)
+}
+
+fn request(name: &LockName) -> AcquireRequest {
+    AcquireRequest {
+        name: name.clone(),
+        entry: Entry::single(),
+        shape: Shape::mutex(),
+        lease: Lease::new(Duration::from_secs(30)).unwrap(),
+        about: Arc::new(About::this_process()),
+        queue: Some(Queueing {
+            heartbeat: Duration::from_secs(15),
+            claim: Duration::from_secs(3),
+            fences: 1,
+        }),
+    }
+}
+
+/// Remembers the wake-ups.
+#[derive(Default)]
+struct Woken(Mutex<Vec<Wakeup>>);
+
+impl Listener for Woken {
+    fn wake(&self, wakeup: Wakeup) {
+        lock(&self.0).push(wakeup);
+    }
+}
+
+/// One who is awake is not woken, and finds its grant by asking; it ends with its client, as any
+/// other. One who fell asleep again is woken.
+#[test]
+fn who_is_awake_finds_its_grant_by_asking() {
+    for is_awake in [true, false] {
+        let (_around, folder) = folder();
+        let first = LocalEngine::open(&folder).unwrap();
+        let second = LocalEngine::open(&folder).unwrap();
+        let woken = Arc::new(Woken::default());
+        let listener = Arc::downgrade(&woken);
+        second.listen(listener);
+        let name = LockName::new("x").unwrap();
+        let (holder, waiter) = (request(&name), request(&name));
+        assert!(matches!(first.ask(&holder, true).unwrap().acquired, Acquired::Granted(_)));
+        let queued = second.ask(&waiter, true).unwrap();
+        assert!(queued.awake_since.is_none(), "the holder is in this process: looking is in vain");
+        let mark = |is_awake| {
+            second.store.perform(Subject::Lock(&name), |table, _, _| {
+                life::set_awake(table.lock_mut(&name).unwrap(), waiter.entry, is_awake);
+            })
+        };
+        mark(true).unwrap();
+        mark(is_awake).unwrap();
+        drop(first.release(ReleaseRequest::new(name.clone(), holder.entry)));
+        assert_eq!(lock(&woken.0).is_empty(), is_awake);
+        assert!(matches!(second.ask(&waiter, true).unwrap().acquired, Acquired::Granted(_)));
+        drop(second);
+        let third = request(&name);
+        assert!(matches!(first.ask(&third, true).unwrap().acquired, Acquired::Granted(_)));
+    }
+}
+
+/// Whoever has the turn may be stopped or dead: nobody waits for it but for a moment.
+#[test]
+fn nobody_depends_on_the_turn_of_another() {
+    let (_around, folder) = folder();
+    let engine = LocalEngine::open(&folder).unwrap();
+    let file = std::fs::File::open(folder.join("turn")).unwrap();
+    flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let request = request(&LockName::new("x").unwrap());
+    assert!(matches!(engine.ask(&request, true).unwrap().acquired, Acquired::Granted(_)));
+}
+
+#[test]
+fn looks_in_vain_become_rare() {
+    let gaze = Gaze::of_cores(2);
+    let looks = |waits: u32| {
+        let look = |_: &u32| gaze.is_worth_it() && gaze.until(|| None::<()>).is_none();
+        (0..waits).filter(look).count()
+    };
+    assert_eq!(looks(127), 7, "at once, and then after 1, 3, 7, 15, 31 and 63 others");
+    assert_eq!(looks(640), 10);
+    while !gaze.is_worth_it() {}
+    assert_eq!(gaze.until(|| Some(7)), Some(7));
+    assert!(gaze.is_worth_it(), "what has paid is done again");
+    assert!(!Gaze::of_cores(1).is_worth_it());
+}
