@@ -20,6 +20,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> sh::Outcome {
+    let command = if options.list { None } else { Some(build_command()?) };
     let mut cargo =
         sh::cargo(&["bench", "--package", "tenure", "--bench", "figures", "--locked", "--"]);
     if let Some(only) = &options.only {
@@ -35,5 +36,16 @@ pub(crate) fn run(options: &Options) -> sh::Outcome {
     if options.list {
         cargo.arg("--list");
     }
+    if let Some(command) = command {
+        cargo.env("TENURE_BENCH_COMMAND", command);
+    }
     sh::run(cargo)
+}
+
+/// The command as it is shipped, of which some figures are.
+fn build_command() -> sh::Outcome<PathBuf> {
+    sh::run(sh::cargo(&["build", "--release", "--package", "tenure-cli", "--locked"]))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    // Cargo takes it from the workspace's folder, where we run it.
+    Ok(sh::root().join(target).join("release/tenure"))
 }

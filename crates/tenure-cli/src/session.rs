@@ -22,6 +22,8 @@ impl Session {
         // First of all: from now on, no signal is missed.
         let signals = Signals::catch().map_err(|error| Exit::Unavailable.because(&error))?;
         let tenure = store.connect().await.map_err(|error| Exit::of(&error).because(&error))?;
+        // Killed, we leave the lock to the command for its lease.
+        tenure.bequeath().map_err(|error| Exit::of(&error).because(&error))?;
         Ok(Self { signals, tenure })
     }
 

@@ -5,6 +5,7 @@
 
 mod figures {
     pub(crate) mod child;
+    pub(crate) mod command;
     pub(crate) mod held;
     pub(crate) mod local;
     pub(crate) mod memory;
@@ -20,7 +21,9 @@ use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser;
 use figures::report::{Figure, Goal, Report};
-use figures::{child, held, local, memory, redis, redis_contended, redis_kinds, redis_server};
+use figures::{
+    child, command, held, local, memory, redis, redis_contended, redis_kinds, redis_server,
+};
 
 /// All figures, in the order in which they are measured.
 const FIGURES: &[Figure] = &[
@@ -65,6 +68,27 @@ const FIGURES: &[Figure] = &[
         goal: Goal::AtLeast(50_000.0),
         measure: local::fight_rate,
         what: "two processes on one name, one task each, in a store on disk",
+    },
+    Figure {
+        name: "run_overhead",
+        unit: "ratio",
+        goal: Goal::AtMost(2.0),
+        measure: command::run_overhead,
+        what: "`tenure run x -- true` over `flock FILE true`",
+    },
+    Figure {
+        name: "command_start",
+        unit: "ms",
+        goal: Goal::AtMost(3.0),
+        measure: command::start,
+        what: "`tenure --version`",
+    },
+    Figure {
+        name: "command_size",
+        unit: "MB",
+        goal: Goal::AtMost(12.0),
+        measure: command::size,
+        what: "the release binary",
     },
     Figure {
         name: "pair_latency",

@@ -253,6 +253,16 @@ impl Tenure {
         found.map_err(|trouble| Error::Connect { trouble })
     }
 
+    /// For whoever starts processes to work under its locks. On an engine that ends what a process
+    /// holds when the process ends, such as the local one, what this client holds then lasts while
+    /// a process lives that was started after this call: until its lease ends, as elsewhere.
+    ///
+    /// # Errors
+    /// Trouble with the operating system: what is held ends with this process.
+    pub fn bequeath(&self) -> Result<(), Error> {
+        self.client.driver.engine.bequeath().map_err(|trouble| Error::Connect { trouble })
+    }
+
     /// Waits until everything that goes on in the background, such as the release of dropped
     /// guards, is done; at most for this time. True if all of it is done. Call it before the
     /// process ends.

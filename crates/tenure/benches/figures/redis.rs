@@ -37,8 +37,8 @@ pub(crate) fn ping(connection: &mut Connection, count: u32) -> f64 {
     started.elapsed().as_secs_f64() * 1e6 / f64::from(count)
 }
 
-pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<_> = values.collect();
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<_> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
@@ -61,7 +61,7 @@ pub(crate) fn pair_latency() -> Vec<f64> {
             });
             started.elapsed().as_secs_f64() * 1e6
         }));
-        let pings = median(pings.into_iter());
+        let pings = median(pings);
         talk(&format!("two pings {pings:.1} µs, pair {pairs:.1} µs"));
         pairs / pings
     };

@@ -97,6 +97,15 @@ pub trait Engine: Send + Sync + 'static {
         Ok(())
     }
 
+    /// What this client holds does not end with this process while one that it starts from now on
+    /// lives. It matters to the same engines, and what is held still ends with its lease.
+    ///
+    /// # Errors
+    /// Trouble with the operating system: what is held ends with this process.
+    fn bequeath(&self) -> Result<(), Trouble> {
+        Ok(())
+    }
+
     /// Who holds a lock, and who waits for it.
     fn inspect(&self, name: LockName) -> Answer<LockInfo>;
 

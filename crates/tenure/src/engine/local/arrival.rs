@@ -19,7 +19,7 @@ impl LocalEngine {
     /// Takes the lock or joins its queue. Whoever is next looks for a moment whether its turn
     /// comes, before it goes to sleep.
     pub(super) fn enter(&self, request: &AcquireRequest) -> Result<Acquired, Trouble> {
-        let mut entered = self.ask(request, self.gaze.is_worth_it())?;
+        let mut entered = self.ask(request, || self.gaze.is_worth_it())?;
         if let Some(change) = entered.awake_since {
             // In trouble now, it is in the queue all the same, and asks again in time.
             entered = self.look(request, change).unwrap_or(entered);
@@ -35,18 +35,18 @@ impl LocalEngine {
             if self.store.last_change() == change {
                 return None;
             }
-            let entered = self.ask(request, true).ok()?;
+            let entered = self.ask(request, || true).ok()?;
             change = entered.awake_since.unwrap_or(change);
             matches!(entered.acquired, Acquired::Granted(_)).then_some(entered)
         });
-        granted.map_or_else(|| self.ask(request, false), Ok)
+        granted.map_or_else(|| self.ask(request, || false), Ok)
     }
 
-    /// Asks for the lock, once.
+    /// Asks for the lock, once. Whoever is next in line is asked whether it wants to be awake.
     pub(super) fn ask(
         &self,
         request: &AcquireRequest,
-        with_open_eyes: bool,
+        wants_to_look: impl FnOnce() -> bool,
     ) -> Result<Entered, Trouble> {
         let (name, entry, route) = (&request.name, request.entry, self.route());
         self.store.perform(Subject::Lock(name), |table, now, effects| {
@@ -57,7 +57,7 @@ impl LocalEngine {
             let mut entered = Entered { acquired, ahead: Vec::new(), awake_since: None };
             if let (Acquired::Queued(_), Some(lock)) = (&entered.acquired, table.lock_mut(name)) {
                 let is_here = |client| self.store.is_here(client);
-                let is_awake = with_open_eyes && life::is_next(lock, entry, is_here);
+                let is_awake = life::is_next(lock, entry, is_here) && wants_to_look();
                 life::set_awake(lock, entry, is_awake);
                 // This one is not there yet.
                 entered.awake_since = is_awake.then(|| self.store.last_change() + 1);

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::message;
 use crate::core::table::Route;
@@ -56,7 +57,7 @@ pub(super) struct Presence {
     socket: Arc<UnixDatagram>,
     pub(super) ear: Arc<Ear>,
     // Unlocked when it is closed, by whoever closes it: that is how others learn of our end.
-    _alive: File,
+    alive: File,
 }
 
 impl Presence {
@@ -74,12 +75,19 @@ impl Presence {
             process: std::process::id(),
             socket: socket.clone(),
             ear: ear.clone(),
-            _alive: alive,
+            alive,
         };
         let missed = missed_file(clients, route);
         let thread = std::thread::Builder::new().name("tenure-local".into());
         thread.spawn(move || hear(&socket, &ear, &missed))?;
         Ok(presence)
+    }
+}
+
+impl Presence {
+    /// Processes that are started from now on keep the lock file locked, too.
+    pub(super) fn bequeath(&self) -> io::Result<()> {
+        Ok(fcntl_setfd(&self.alive, FdFlags::empty())?)
     }
 }
 

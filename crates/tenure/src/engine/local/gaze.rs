@@ -4,6 +4,7 @@
 //! looks for a moment whether its turn has come. It does so only while that pays: each look in
 //! vain makes it look more rarely.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -16,27 +17,27 @@ const MOMENT: Duration = Duration::from_micros(50);
 const MOST_MISSES: u32 = 6;
 
 /// How looking has fared for one client.
+#[derive(Default)]
 pub(super) struct Gaze {
-    /// With a single core, nobody else gets on while we look.
-    is_alone: bool,
+    /// Asked for when it is first needed, because that takes a while.
+    cores: OnceLock<usize>,
     misses: AtomicU32,
     /// How many waits are still to be begun asleep.
     skips: AtomicU32,
 }
 
 impl Gaze {
-    pub(super) fn new() -> Self {
-        Self::of_cores(std::thread::available_parallelism().map_or(1, usize::from))
-    }
-
-    pub(super) fn of_cores(cores: usize) -> Self {
-        Self { is_alone: cores == 1, misses: AtomicU32::new(0), skips: AtomicU32::new(0) }
+    #[cfg(test)]
+    pub(super) fn with_cores(cores: usize) -> Self {
+        Self { cores: cores.into(), ..Self::default() }
     }
 
     /// Whether the next wait is to be begun with open eyes. The counts are rough where threads
     /// meet, which is good enough.
     pub(super) fn is_worth_it(&self) -> bool {
-        if self.is_alone {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        if *self.cores.get_or_init(cores) == 1 {
+            // Nobody else would get on while we look.
             return false;
         }
         let skips = self.skips.load(Ordering::Relaxed);

@@ -1,9 +1,11 @@
 //! Opens the file that all clients map: the one place with `unsafe` code.
 
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions};
+use rustix::io::{FdFlags, fcntl_setfd};
 
 /// All records, under keys that begin with what they are.
 pub(super) type Records = Database<Bytes, Bytes>;
@@ -30,5 +32,26 @@ pub(super) fn open(folder: &Path) -> heed::Result<(Env, Records)> {
     let mut transaction = env.write_txn()?;
     let records = env.create_database(&mut transaction, None)?;
     transaction.commit()?;
+    keep_from_children(folder)?;
     Ok((env, records))
+}
+
+/// Processes that are started do not get the file: LMDB leaves it open for them.
+#[expect(unsafe_code, reason = "LMDB has the file, and nobody else can lend it")]
+fn keep_from_children(folder: &Path) -> std::io::Result<()> {
+    let data = folder.join("data.mdb");
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let entry = entry?;
+        let number = entry.file_name().to_str().and_then(|number| number.parse().ok());
+        // One that was closed meanwhile is not ours.
+        if let (Some(number), Ok(target)) = (number, std::fs::read_link(entry.path()))
+            && target == data
+        {
+            // SAFETY: it is open as long as the environment, which the caller has just opened
+            // and has not closed, and only a flag of it is changed.
+            let file = unsafe { BorrowedFd::borrow_raw(number) };
+            fcntl_setfd(file, FdFlags::CLOEXEC)?;
+        }
+    }
+    Ok(())
 }

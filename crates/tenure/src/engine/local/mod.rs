@@ -70,7 +70,7 @@ impl LocalEngine {
         let connect = |trouble| Error::Connect { trouble };
         let store = Shared::open(&folder).map_err(connect)?;
         let presence = store.join().map_err(connect)?;
-        Ok(Self { presence, store, gaze: Gaze::new() })
+        Ok(Self { presence, store, gaze: Gaze::default() })
     }
 
     /// Opens the store that a URL names: `local:///folder`, or `local:` for the usual folder.
@@ -128,6 +128,11 @@ impl Engine for LocalEngine {
                 life::keep(lock, owner);
             }
         })
+    }
+
+    fn bequeath(&self) -> Result<(), Trouble> {
+        let folder = self.store.folder();
+        self.presence.bequeath().map_err(|error| trouble::of_files(folder, &error))
     }
 
     fn inspect(&self, name: LockName) -> Answer<LockInfo> {

@@ -62,8 +62,8 @@ fn who_is_awake_finds_its_grant_by_asking() {
         second.listen(listener);
         let name = LockName::new("x").unwrap();
         let (holder, waiter) = (request(&name), request(&name));
-        assert!(matches!(first.ask(&holder, true).unwrap().acquired, Acquired::Granted(_)));
-        let queued = second.ask(&waiter, true).unwrap();
+        assert!(matches!(first.ask(&holder, || true).unwrap().acquired, Acquired::Granted(_)));
+        let queued = second.ask(&waiter, || true).unwrap();
         assert!(queued.awake_since.is_none(), "the holder is in this process: looking is in vain");
         let mark = |is_awake| {
             second.store.perform(Subject::Lock(&name), |table, _, _| {
@@ -74,10 +74,10 @@ fn who_is_awake_finds_its_grant_by_asking() {
         mark(is_awake).unwrap();
         drop(first.release(ReleaseRequest::new(name.clone(), holder.entry)));
         assert_eq!(lock(&woken.0).is_empty(), is_awake);
-        assert!(matches!(second.ask(&waiter, true).unwrap().acquired, Acquired::Granted(_)));
+        assert!(matches!(second.ask(&waiter, || true).unwrap().acquired, Acquired::Granted(_)));
         drop(second);
         let third = request(&name);
-        assert!(matches!(first.ask(&third, true).unwrap().acquired, Acquired::Granted(_)));
+        assert!(matches!(first.ask(&third, || true).unwrap().acquired, Acquired::Granted(_)));
     }
 }
 
@@ -89,12 +89,12 @@ fn nobody_depends_on_the_turn_of_another() {
     let file = std::fs::File::open(folder.join("turn")).unwrap();
     flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
     let request = request(&LockName::new("x").unwrap());
-    assert!(matches!(engine.ask(&request, true).unwrap().acquired, Acquired::Granted(_)));
+    assert!(matches!(engine.ask(&request, || true).unwrap().acquired, Acquired::Granted(_)));
 }
 
 #[test]
 fn looks_in_vain_become_rare() {
-    let gaze = Gaze::of_cores(2);
+    let gaze = Gaze::with_cores(2);
     let looks = |waits: u32| {
         let look = |_: &u32| gaze.is_worth_it() && gaze.until(|| None::<()>).is_none();
         (0..waits).filter(look).count()
@@ -104,5 +104,5 @@ fn looks_in_vain_become_rare() {
     while !gaze.is_worth_it() {}
     assert_eq!(gaze.until(|| Some(7)), Some(7));
     assert!(gaze.is_worth_it(), "what has paid is done again");
-    assert!(!Gaze::of_cores(1).is_worth_it());
+    assert!(!Gaze::with_cores(1).is_worth_it());
 }
