@@ -4,6 +4,8 @@
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "common/process.rs"]
+mod process;
 mod processes {
     mod kinds;
     pub(crate) mod other;
@@ -11,7 +13,7 @@ mod processes {
 
 use std::time::Duration;
 
-use processes::other::{LONG, Other, connect, wait_for};
+use processes::other::{LONG, connect, start, wait_for};
 use rustix::process::Signal;
 use tenure::Released;
 use tenure::blocking::block_on;
@@ -22,10 +24,10 @@ use tenure_testkit::Server;
 fn a_killed_holder_frees_its_lock_when_its_lease_ends() {
     let server = Server::start();
     let tenure = connect(&server);
-    let mut other = Other::start(&server, "lock");
+    let mut other = start(&server, "lock");
     other.expect("holds");
     assert!(block_on(tenure.lock("x").try_acquire()).unwrap().is_none());
-    other.signal(Signal::KILL);
+    other.kill();
     drop(block_on(tenure.lock("x").acquire_within(Duration::from_secs(5))).unwrap());
 }
 
@@ -35,7 +37,7 @@ fn a_killed_holder_frees_its_lock_when_its_lease_ends() {
 fn a_stopped_holder_learns_its_loss_and_harms_nobody() {
     let server = Server::start();
     let tenure = connect(&server);
-    let mut other = Other::start(&server, "lock");
+    let mut other = start(&server, "lock");
     other.expect("holds");
     let old = block_on(tenure.lock("x").inspect()).unwrap().holders[0].fence;
     other.signal(Signal::STOP);
@@ -56,7 +58,7 @@ fn killed_waiters_do_not_hold_up_the_queue() {
     let guard = block_on(tenure.lock("x").acquire()).unwrap();
     let mut others: Vec<_> = (1..=4)
         .map(|count| {
-            let other = Other::start(&server, "lock");
+            let other = start(&server, "lock");
             wait_for(&tenure, |info| info.waiting == count);
             other
         })

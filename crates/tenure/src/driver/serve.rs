@@ -66,7 +66,8 @@ impl Driver {
     pub(super) fn granted(self: &Arc<Self>, entry: Entry, grant: Grant) {
         let received = clock::now();
         let mut lines = lock(&self.lines);
-        let Some(line) = lines.by_entry.get(&entry).and_then(|id| lines.by_id.get(id)) else {
+        let id = lines.by_entry.get(&entry).copied();
+        let Some((id, line)) = id.and_then(|id| Some((id, lines.by_id.get(&id)?))) else {
             // Early, or given up. Early: `stand` sees the count. Given up: a cancel is on its way.
             lines.unclaimed += 1;
             return;
@@ -75,6 +76,9 @@ impl Driver {
         let spec = line.spec.clone();
         drop(lines);
         match reckoned {
+            // This process was stopped for longer than the claim: the store has passed it over, and
+            // a guard would be lost before anyone has it.
+            Some(deadline) if deadline <= received => self.ask(id),
             Some(deadline) => self.serve(entry, grant, deadline),
             None => self.confirm(spec, entry, grant),
         }

@@ -26,7 +26,7 @@ pub enum Severity {
     Problem,
 }
 
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "local", feature = "redis"))]
 impl Finding {
     pub(crate) fn fine(topic: &'static str, found: impl Into<String>) -> Self {
         let (found, advice) = (found.into(), String::new());

@@ -1,7 +1,7 @@
 //! Folders that are not as they should be, and one that an earlier boot has left.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tenure::blocking::block_on;
 use tenure::engine::LocalEngine;
 use tenure::{Error, Tenure};
 
-use super::{connect, pass, store};
+use crate::{connect, pass, store};
 
 #[test]
 fn a_folder_that_is_open_to_others_is_refused() {
@@ -73,4 +73,91 @@ fn until_closed(folder: &Path) {
     }
     // The store is closed right after the files are removed.
     pass(Duration::from_millis(20));
+}
+
+#[test]
+fn a_folder_of_another_user_is_refused() {
+    let (_around, folder) = store();
+    let is_root = rustix::process::geteuid().is_root();
+    let of_another = if is_root { folder.as_path() } else { Path::new("/") };
+    if is_root {
+        fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::chown(&folder, Some(1234), None).unwrap();
+    }
+    let refused = LocalEngine::open(of_another).unwrap_err();
+    assert!(matches!(refused, Error::Invalid(_)), "{refused:?}");
+    assert!(refused.to_string().contains("belongs to another user"), "{refused}");
+}
+
+/// Whoever can turn the link has every wake-up, and every client's life in its hands.
+#[test]
+fn clients_behind_a_link_or_open_to_others_are_refused() {
+    let (around, folder) = store();
+    let clients = folder.join("clients");
+    drop(LocalEngine::open(&folder).unwrap());
+    fs::set_permissions(&clients, Permissions::from_mode(0o777)).unwrap();
+    let refused = LocalEngine::open(&folder).unwrap_err().to_string();
+    assert!(refused.contains("open to others (mode 777)"), "{refused}");
+    fs::remove_dir(&clients).unwrap();
+    std::os::unix::fs::symlink(around.path(), &clients).unwrap();
+    let refused = LocalEngine::open(&folder).unwrap_err().to_string();
+    assert!(refused.contains("is not a folder"), "{refused}");
+}
+
+#[test]
+fn a_relative_path_is_refused() {
+    for path in ["", "locks", "./locks"] {
+        let refused = LocalEngine::open(path).unwrap_err();
+        assert!(matches!(refused, Error::Invalid(_)), "{refused:?}");
+        assert!(refused.to_string().contains("absolute path"), "{refused}");
+    }
+}
+
+/// The machine went down while the first client after the last boot was about to begin.
+#[test]
+fn a_boot_that_was_written_in_part_is_another_boot() {
+    let (_around, folder) = store();
+    for length in [0, 20] {
+        let tenure = connect(&folder);
+        let guard = block_on(tenure.lock("x").try_acquire()).unwrap().unwrap();
+        guard.detach().unwrap();
+        drop(tenure);
+        until_closed(&folder);
+        File::options().write(true).open(folder.join("boot")).unwrap().set_len(length).unwrap();
+    }
+    drop(block_on(connect(&folder).lock("x").try_acquire()).unwrap().unwrap());
+}
+
+#[test]
+fn a_file_of_something_else_is_told_and_left() {
+    let (_around, folder) = store();
+    drop(LocalEngine::open(&folder).unwrap());
+    let garbage = [7; 200_000];
+    fs::write(folder.join("data.mdb"), garbage).unwrap();
+    let refused = LocalEngine::open(&folder).unwrap_err();
+    assert!(matches!(refused, Error::Connect { .. }), "{refused:?}");
+    assert!(refused.to_string().contains(&folder.display().to_string()), "{refused}");
+    assert_eq!(fs::read(folder.join("data.mdb")).unwrap(), garbage);
+}
+
+/// A disk that was full, or a kill, in the first moment of a store.
+#[test]
+fn a_file_that_was_only_begun_is_begun_again() {
+    let (_around, folder) = store();
+    drop(LocalEngine::open(&folder).unwrap());
+    let whole = fs::read(folder.join("data.mdb")).unwrap();
+    for length in [0, 1, 4096, 8191] {
+        fs::write(folder.join("data.mdb"), &whole[..length]).unwrap();
+        drop(LocalEngine::open(&folder).unwrap());
+    }
+}
+
+/// LMDB would make it longer, but without blocks.
+#[test]
+fn the_lock_file_has_its_blocks() {
+    let (_around, folder) = store();
+    let _engine = LocalEngine::open(&folder).unwrap();
+    let found = fs::metadata(folder.join("lock.mdb")).unwrap();
+    assert_eq!(found.len(), 8192);
+    assert!(found.blocks() >= 16, "{} are there", found.blocks());
 }

@@ -3,13 +3,12 @@
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::process::Signal;
 use tenure::blocking::block_on;
 use tenure::{Error, Tenure, WriteGuard};
 use tenure_testkit::Server;
 use tokio::time::Instant;
 
-use super::other::{LONG, Other, connect, wait_for};
+use super::other::{LONG, connect, start, wait_for};
 
 /// A writer that waits, on a thread of its own.
 fn writer(tenure: &Tenure) -> JoinHandle<(WriteGuard, Instant)> {
@@ -29,10 +28,10 @@ fn a_killed_reader_does_not_hold_up_a_writer_nor_let_it_in() {
     let server = Server::start();
     let tenure = connect(&server);
     let reading = block_on(tenure.rwlock("x").read()).unwrap();
-    let mut other = Other::start(&server, "reader");
+    let mut other = start(&server, "reader");
     other.expect("holds");
     let writer = writer(&tenure);
-    other.signal(Signal::KILL);
+    other.kill();
     wait_for(&tenure, |info| info.holders.len() == 1);
     assert!(!writer.is_finished(), "one still reads");
     assert_eq!(block_on(tenure.lock("x").inspect()).unwrap().waiting, 1);
@@ -47,10 +46,10 @@ fn a_killed_reader_does_not_hold_up_a_writer_nor_let_it_in() {
 fn a_killed_reader_keeps_a_writer_out_for_its_lease() {
     let server = Server::start();
     let tenure = connect(&server);
-    let mut other = Other::start(&server, "reader");
+    let mut other = start(&server, "reader");
     other.expect("holds");
     let writer = writer(&tenure);
-    other.signal(Signal::KILL);
+    other.kill();
     let asked = Instant::now();
     let lease_left = block_on(tenure.lock("x").inspect()).unwrap().holders[0].lease_left;
     let (_written, at) = writer.join().unwrap();
@@ -64,11 +63,11 @@ fn permits_of_a_killed_process_come_back() {
     let server = Server::start();
     let tenure = connect(&server);
     let semaphore = tenure.semaphore("x", 3);
-    let mut other = Other::start(&server, "permits");
+    let mut other = start(&server, "permits");
     other.expect("holds");
     assert_eq!(block_on(semaphore.available()).unwrap(), 1);
     assert!(block_on(semaphore.permits(2).try_acquire()).unwrap().is_none());
-    other.signal(Signal::KILL);
+    other.kill();
     let three = block_on(semaphore.permits(3).acquire_within(Duration::from_secs(5))).unwrap();
     assert!(!three.is_lost());
     assert_eq!(block_on(semaphore.available()).unwrap(), 0);
@@ -81,15 +80,15 @@ fn a_barrier_does_not_open_with_a_killed_party() {
     let server = Server::start();
     let tenure = connect(&server);
     let barrier = tenure.barrier("x", 2);
-    let mut other = Other::start(&server, "party");
+    let mut other = start(&server, "party");
     other.expect("waits");
     wait_for(&tenure, |info| info.waiting == 1);
-    other.signal(Signal::KILL);
+    other.kill();
     wait_for(&tenure, |info| info.waiting == 0);
     let error = block_on(barrier.wait_within(Duration::from_millis(300))).unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
 
-    let mut next = Other::start(&server, "party");
+    let mut next = start(&server, "party");
     next.expect("waits");
     block_on(barrier.wait_within(LONG)).unwrap();
     next.expect("Granted");

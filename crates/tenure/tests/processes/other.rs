@@ -1,58 +1,29 @@
 //! The other process: what the tests start, and what it does.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use tenure::blocking::block_on;
 use tenure::engine::{AcquireRequest, Engine, Queueing, RedisEngine};
 use tenure::{About, Entry, Guard, Kind, Lease, LockInfo, LockName, Owner, Shape, Tenure};
 use tenure_testkit::Server;
 use tokio::time::Instant;
 
+use crate::process::{Process, part, this_program};
+
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 /// How long a party that does not ask again is taken to be there.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// A process of its own that takes "x", or waits for it, and says so.
-pub(crate) struct Other {
-    child: Child,
-    output: BufReader<ChildStdout>,
-}
-
-impl Other {
-    /// Starts it, to take "x" as a `lock`, `reader`, `permits` or `party`.
-    pub(crate) fn start(server: &Server, role: &str) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["processes::other::the_other_process", "--exact", "--ignored", "--nocapture"])
-            .env("TENURE_OTHER_URL", server.url())
-            .env("TENURE_OTHER_ROLE", role)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, output }
-    }
-
-    /// Reads until the process has said this.
-    pub(crate) fn expect(&mut self, word: &str) {
-        let mut lines = (&mut self.output).lines().map_while(Result::ok);
-        assert!(lines.any(|line| line.contains(word)), "it ended without saying {word}");
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts a process of its own that takes "x" as a `lock`, `reader`, `permits` or `party`, and says
+/// so.
+pub(crate) fn start(server: &Server, role: &str) -> Process {
+    let mut command = this_program();
+    part(&mut command, "processes::other::the_other_process")
+        .env("TENURE_OTHER_URL", server.url())
+        .env("TENURE_OTHER_ROLE", role);
+    Process::start(&mut command)
 }
 
 /// What the other process does: takes the lock with a lease of a second, keeps it as long as it

@@ -1,6 +1,7 @@
 //! A client as the others see it: a lock file that is locked while it lives, and a socket that
 //! takes its wake-ups.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::net::Shutdown;
@@ -12,7 +13,8 @@ use std::sync::{Arc, Mutex, Weak};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
 
-use super::message;
+use super::lives::Lives;
+use super::{home, message};
 use crate::core::table::Route;
 use crate::engine::{Listener, Wakeup};
 use crate::sync::lock;
@@ -82,9 +84,7 @@ impl Presence {
         thread.spawn(move || hear(&socket, &ear, &missed))?;
         Ok(presence)
     }
-}
 
-impl Presence {
     /// Processes that are started from now on keep the lock file locked, too.
     pub(super) fn bequeath(&self) -> io::Result<()> {
         Ok(fcntl_setfd(&self.alive, FdFlags::empty())?)
@@ -98,7 +98,10 @@ impl Drop for Presence {
             return;
         }
         self.ear.is_closed.store(true, Ordering::Release);
-        remove_files(&self.clients, self.ear.route);
+        // In a folder that was made anew, they are another client's.
+        if home::is_at(&self.alive, &lock_file(&self.clients, self.ear.route)) {
+            remove_files(&self.clients, self.ear.route);
+        }
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 }
@@ -134,14 +137,28 @@ pub(super) fn send(from: &UnixDatagram, clients: &Path, route: Route, wakeup: &W
     let sent = from.send_to(&bytes, &to);
     let sent = match sent {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            // A full socket: its client will read on, and then find this. Sent again, because it
-            // may have read all of it before the file was there.
-            let _ = File::create(missed_file(clients, route));
-            from.send_to(&bytes, &to)
+            send_anew(&bytes, clients, route)
         }
         sent => sent,
     };
     !sent.is_err_and(|error| is_gone_by(&error))
+}
+
+/// What nobody has read counts as its sender's, so that a client that is stopped may fill the
+/// sender for all others; a new one is empty. If it is the client's own socket that is full, the
+/// client will read on, and then find a file. Sent again, because it may have read all of it
+/// before the file was there.
+fn send_anew(bytes: &[u8], clients: &Path, route: Route) -> io::Result<usize> {
+    let to = socket_file(clients, route);
+    let from = UnixDatagram::unbound()?;
+    from.set_nonblocking(true)?;
+    match from.send_to(bytes, &to) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let _ = File::create(missed_file(clients, route));
+            from.send_to(bytes, &to)
+        }
+        sent => sent,
+    }
 }
 
 fn is_gone_by(error: &io::Error) -> bool {
@@ -149,28 +166,34 @@ fn is_gone_by(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionRefused | NotFound)
 }
 
-/// Whether the client has ended: its file is gone, or nobody has it locked. Locks of this kind
-/// belong to the opened file, so ours is opened anew each time.
+/// Whether the client has ended: its file is gone, or nobody has it locked.
 pub(super) fn is_gone(clients: &Path, route: Route) -> bool {
-    match File::open(lock_file(clients, route)) {
-        Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared).is_ok(),
-        // Whatever else is wrong here, it is no proof of an end.
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-    }
+    Lives::default().is_gone(clients, route)
+}
+
+/// How many clients there are that have not ended.
+pub(super) fn count_live(clients: &Path) -> io::Result<usize> {
+    let routes = routes_in(clients)?;
+    Ok(routes.into_iter().filter(|&route| !is_gone(clients, route)).count())
 }
 
 /// Removes the files of clients that ended without doing so. Only within a write transaction.
 pub(super) fn remove_stale(clients: &Path) -> io::Result<()> {
-    for file in fs::read_dir(clients)? {
-        let name = file?.file_name();
-        let route = name.to_str().and_then(|it| it.split_once('.')?.0.parse().ok());
-        if let Some(route) = route
-            && is_gone(clients, route)
-        {
+    for route in routes_in(clients)? {
+        if is_gone(clients, route) {
             remove_files(clients, route);
         }
     }
     Ok(())
+}
+
+/// The clients that have files, each once.
+fn routes_in(clients: &Path) -> io::Result<BTreeSet<Route>> {
+    let route = |file: io::Result<fs::DirEntry>| {
+        let name = file?.file_name();
+        Ok(name.to_str().and_then(|it| it.split_once('.')?.0.parse().ok()))
+    };
+    fs::read_dir(clients)?.filter_map(|file| route(file).transpose()).collect()
 }
 
 fn remove_files(clients: &Path, route: Route) {

@@ -11,14 +11,14 @@ use rustix::io::{FdFlags, fcntl_setfd};
 pub(super) type Records = Database<Bytes, Bytes>;
 
 /// How large the file may become. It takes only the room of what is in it.
-const MAP_BYTES: usize = 1 << 30;
+pub(super) const BYTES: usize = 1 << 30;
 
 /// Opens the environment in this folder. The caller has checked that the folder belongs to this
 /// user alone, and opens it once per process.
 #[expect(unsafe_code, reason = "mapping a file is unsafe, because others might change it")]
-pub(super) fn open(folder: &Path) -> heed::Result<(Env, Records)> {
+pub(super) fn open(folder: &Path, bytes: usize) -> heed::Result<(Env, Records)> {
     let mut options = EnvOpenOptions::new();
-    options.map_size(MAP_BYTES);
+    options.map_size(bytes);
     // SAFETY: without syncs the file may be broken after a power failure, but then it is of an
     // earlier boot, and was removed unread (`boot.rs`). While the system runs, everyone sees the
     // same pages, synced or not. Neither flag affects locking.

@@ -10,17 +10,22 @@ use std::sync::Weak;
 use std::time::Duration;
 
 mod arrival;
+mod blocks;
 mod boot;
 mod bytes;
+mod checkup;
 mod client;
+mod disk;
 mod folder;
 mod gaze;
+mod home;
 mod life;
 mod lives;
 mod map;
 mod message;
 mod record;
 mod registry;
+mod room;
 mod step;
 mod store;
 #[cfg(test)]
@@ -34,7 +39,7 @@ use self::gaze::Gaze;
 use self::registry::Shared;
 use self::step::Subject;
 use super::{
-    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, ForceOutcome,
+    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
     ForceRequest, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
 };
 use crate::core::name::LockName;
@@ -66,9 +71,13 @@ impl LocalEngine {
     /// When the path is not absolute, the folder cannot be made, is no folder, belongs to another
     /// user or is open to others, or its files cannot be used.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
-        let folder = folder::prepare(folder.as_ref())?;
+        Self::open_sized(folder.as_ref(), map::BYTES)
+    }
+
+    fn open_sized(folder: &Path, bytes: usize) -> Result<Self, Error> {
+        let folder = folder::prepare(folder)?;
         let connect = |trouble| Error::Connect { trouble };
-        let store = Shared::open(&folder).map_err(connect)?;
+        let store = Shared::open(&folder, bytes).map_err(connect)?;
         let presence = store.join().map_err(connect)?;
         Ok(Self { presence, store, gaze: Gaze::default() })
     }
@@ -104,6 +113,10 @@ impl Engine for LocalEngine {
     }
 
     fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Renewed>> {
+        // Whoever goes on holding must learn of it: another store may grant the same lock.
+        if let Err(trouble) = self.store.home.ensure_there() {
+            return Answer::now(Err(trouble));
+        }
         let names = renewals.iter().map(|renewal| &renewal.name).collect();
         Answer::now(self.store.perform(Subject::Locks(names), |table, now, effects| {
             renewals.iter().map(|renewal| table.renew(renewal, now, effects)).collect()
@@ -152,6 +165,10 @@ impl Engine for LocalEngine {
         Answer::now(self.store.perform(Subject::Lock(&request.name), |table, now, effects| {
             table.force_release(&request, now, effects)
         }))
+    }
+
+    fn checkup(&self) -> Answer<Vec<Finding>> {
+        Answer::now(checkup::checkup(&self.store))
     }
 
     fn listen(&self, listener: Weak<dyn Listener>) {

@@ -18,14 +18,15 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The store of this folder, which has been prepared.
-    pub(super) fn open(folder: &Path) -> Result<Self, Trouble> {
+    /// The store of this folder, which has been prepared; if it is not open, with a map of so many
+    /// bytes.
+    pub(super) fn open(folder: &Path, bytes: usize) -> Result<Self, Trouble> {
         let mut open = lock(&OPEN);
         let open = open.get_or_insert_default();
         if let Some(store) = open.get(folder).and_then(Weak::upgrade) {
             return Ok(Self { store: Some(store) });
         }
-        let store = Arc::new(Store::open(folder)?);
+        let store = Arc::new(Store::open(folder, bytes)?);
         open.insert(folder.to_owned(), Arc::downgrade(&store));
         Ok(Self { store: Some(store) })
     }

@@ -38,10 +38,10 @@ pub(super) enum Subject<'a> {
 }
 
 pub(super) struct Step<'s> {
-    store: &'s Store,
-    transaction: RwTxn<'s>,
+    pub(super) store: &'s Store,
+    pub(super) transaction: RwTxn<'s>,
     /// Locks in the table, with the bytes they were read from.
-    brought: Vec<(LockName, Option<Vec<u8>>)>,
+    pub(super) brought: Vec<(LockName, Option<Vec<u8>>)>,
     /// Clients that were asked for, and whether they are gone.
     asked: Vec<(Route, bool)>,
     // Last, so that the transaction has ended when the turn does.
@@ -70,6 +70,7 @@ impl<'s> Step<'s> {
         let mut effects = Effects::new();
         let outcome = operation(&mut table, now, &mut effects);
         life::begin_holds(&mut table, &mut effects);
+        self.ensure_room(&mut table, now)?;
         let has_new = self.put_back(&mut table)?;
         if !matches!(subject, Subject::Record(_)) {
             self.put_forced(&table)?;
@@ -163,6 +164,13 @@ impl<'s> Step<'s> {
         if count.map_err(|error| self.refused(&error))? < meta.sweep_at.max(SWEEP_FROM) {
             return Ok(());
         }
+        self.sweep_all(now)?;
+        let left = self.store.records.len(&self.transaction);
+        meta.sweep_at = left.map_err(|error| self.refused(&error))? * 2;
+        Ok(())
+    }
+
+    pub(super) fn sweep_all(&mut self, now: Now) -> Result<(), Trouble> {
         for name in self.names_below("")? {
             let key = key(LOCK, name.as_str());
             // One that cannot be read is told to whoever asks for it.
@@ -175,8 +183,6 @@ impl<'s> Step<'s> {
                 self.delete(&key)?;
             }
         }
-        let left = self.store.records.len(&self.transaction);
-        meta.sweep_at = left.map_err(|error| self.refused(&error))? * 2;
         Ok(())
     }
 
@@ -208,7 +214,7 @@ impl<'s> Step<'s> {
         trouble::of_record(self.store.folder(), &format!("`{name}`"), why)
     }
 
-    fn refused(&self, error: &heed::Error) -> Trouble {
+    pub(super) fn refused(&self, error: &heed::Error) -> Trouble {
         trouble::of_map(self.store.folder(), error)
     }
 }
@@ -249,7 +255,7 @@ impl Step<'_> {
 
     pub(super) fn commit(self) -> Result<(), Trouble> {
         let committed = self.transaction.commit();
-        committed.map_err(|error| trouble::of_commit(self.store.folder(), &error))
+        committed.map_err(|error| trouble::of_commit(&self.store.env, self.store.folder(), &error))
     }
 }
 

@@ -7,12 +7,15 @@ use std::sync::{Arc, Mutex};
 
 use heed::Env;
 
+use super::blocks;
 use super::boot;
 use super::client::{self, Ear, Presence};
 use super::folder::CLIENTS;
+use super::home::Home;
 use super::life::{MAX_CLIENT, client_of};
 use super::lives::Lives;
 use super::map::{self, Records};
+use super::room::Search;
 use super::step::{Step, Subject};
 use super::trouble;
 use super::turn::Turns;
@@ -34,12 +37,18 @@ pub(super) struct Store {
     process: u32,
     lives: Lives,
     pub(super) turns: Turns,
+    /// Where the clients are to be found.
+    pub(super) home: Home,
+    pub(super) search: Search,
 }
 
 impl Store {
-    pub(super) fn open(folder: &Path) -> Result<Self, Trouble> {
-        let beginning = boot::begin(folder).map_err(|error| trouble::of_files(folder, &error))?;
-        let (env, records) = map::open(folder).map_err(|error| trouble::of_map(folder, &error))?;
+    pub(super) fn open(folder: &Path, bytes: usize) -> Result<Self, Trouble> {
+        let of_files = |error| trouble::of_files(folder, &error);
+        let beginning = boot::begin(folder).map_err(of_files)?;
+        blocks::reserve(&folder.join("lock.mdb")).map_err(of_files)?;
+        let (env, records) =
+            map::open(folder, bytes).map_err(|error| trouble::of_map(folder, &error))?;
         drop(beginning);
         let sender = UnixDatagram::unbound().and_then(|sender| {
             sender.set_nonblocking(true)?;
@@ -51,10 +60,12 @@ impl Store {
             env,
             records,
             here: Mutex::default(),
-            sender: sender.map_err(|error| trouble::of_files(folder, &error))?,
+            sender: sender.map_err(of_files)?,
+            home: Home::open(folder.join(CLIENTS)).map_err(of_files)?,
+            search: Search::default(),
             process: std::process::id(),
             lives: Lives::default(),
-            turns: Turns::open(folder).map_err(|error| trouble::of_files(folder, &error))?,
+            turns: Turns::open(folder).map_err(of_files)?,
         };
         Ok(store)
     }
@@ -102,7 +113,10 @@ impl Store {
 
     /// Whether a client has ended.
     pub(super) fn is_gone(&self, route: Route) -> bool {
-        !self.is_here(route) && self.lives.is_gone(&self.clients, route)
+        !self.is_here(route)
+            && self.lives.is_gone(&self.clients, route)
+            // Gone with the whole folder, a file proves nothing.
+            && self.home.is_there()
     }
 
     /// Performs one operation in one transaction, then delivers the wake-ups that follow.

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use heed::{Error, MdbError};
+use heed::{Env, Error, MdbError};
+use rustix::io::Errno;
 
 use super::bytes::Unreadable;
 use crate::error::Trouble;
@@ -12,13 +13,23 @@ pub(super) fn of_map(folder: &Path, error: &Error) -> Trouble {
     Trouble::refused(sentence(folder, error))
 }
 
-/// Trouble in the commit: unless there was no room, it may have come after the deed (I6).
-pub(super) fn of_commit(folder: &Path, error: &Error) -> Trouble {
-    if is_full(error) || has_no_space(error) {
+/// Trouble in the commit: it may have come after the deed (I6), but only in the very last write.
+/// LMDB gives an environment up in which that one failed; in one that goes on, nothing was done.
+pub(super) fn of_commit(env: &Env, folder: &Path, error: &Error) -> Trouble {
+    if env.write_txn().is_ok() {
         of_map(folder, error)
     } else {
         Trouble::unknown(sentence(folder, error))
     }
+}
+
+/// There is no room for what would grow; what does not grow is done.
+pub(super) fn of_full(folder: &Path, mark: usize) -> Trouble {
+    let (path, room) = (folder.display(), mark >> 20);
+    Trouble::refused(format!(
+        "the store in `{path}` is full: it has room for {room} MiB of locks and waiters, a \
+         quarter of it for one lock"
+    ))
 }
 
 pub(super) fn of_files(folder: &Path, error: &std::io::Error) -> Trouble {
@@ -36,19 +47,23 @@ pub(super) fn of_record(folder: &Path, what: &str, why: Unreadable) -> Trouble {
 
 fn sentence(folder: &Path, error: &Error) -> String {
     let path = folder.display();
-    if is_full(error) {
-        format!("the store in `{path}` is full: it has room for 1 GiB of locks and waiters")
-    } else if has_no_space(error) {
-        format!("there is no space left for the store in `{path}`")
+    if has_no_space(error) {
+        format!("there is no space left for the store in `{path}`: {error}")
+    } else if is_short_write(error) {
+        format!("the store in `{path}` cannot be written, as when its disk is full: {error}")
     } else {
         format!("the store in `{path}` cannot be used: {error}")
     }
 }
 
-fn is_full(error: &Error) -> bool {
-    matches!(error, Error::Mdb(MdbError::MapFull))
+fn has_no_space(error: &Error) -> bool {
+    match error {
+        Error::Io(error) => error.kind() == std::io::ErrorKind::StorageFull,
+        error => matches!(error, Error::Mdb(MdbError::MapFull)),
+    }
 }
 
-fn has_no_space(error: &Error) -> bool {
-    matches!(error, Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull)
+/// A write that fits in part is an I/O error to LMDB.
+fn is_short_write(error: &Error) -> bool {
+    matches!(error, Error::Io(error) if Errno::from_io_error(error) == Some(Errno::IO))
 }

@@ -1,0 +1,139 @@
+//! What a folder and its disk tell about themselves, and what that means for locks.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{StatVfs, statfs, statvfs};
+use rustix::io::Errno;
+
+use super::client;
+use super::disk::{self, Disk};
+use super::step::{Step, Subject};
+use super::store::Store;
+use super::trouble;
+use crate::clock;
+use crate::core::name::LockName;
+use crate::engine::checkup::{Finding, Severity};
+use crate::error::Trouble;
+
+/// A transaction takes microseconds; one that takes longer waits for somebody.
+const SLOW: Duration = Duration::from_millis(50);
+
+/// A busy store of some thousand locks takes a few megabytes.
+const LITTLE_SPACE: u64 = 16 << 20;
+
+/// What the next few transactions may need.
+const NO_SPACE: u64 = 1 << 20;
+
+pub(super) fn checkup(store: &Store) -> Result<Vec<Finding>, Trouble> {
+    let folder = store.folder();
+    if let Err(removed) = store.home.ensure_there() {
+        let advice = "stop everyone who uses it, and start them again";
+        return Ok(vec![Finding::bad("folder", Severity::Problem, removed.to_string(), advice)]);
+    }
+    let of_files = |error| trouble::of_files(folder, &error);
+    let of_disk = |error: Errno| of_files(error.into());
+    Ok(vec![
+        permissions(folder).map_err(of_files)?,
+        disk(disk::kind_of(&statfs(folder).map_err(of_disk)?)),
+        space(&statvfs(folder).map_err(of_disk)?),
+        map(store)?,
+        clients(&store.clients).map_err(of_files)?,
+        latency(store)?,
+    ])
+}
+
+/// Open to others it is refused when a client begins; somebody may have opened it since.
+fn permissions(folder: &Path) -> io::Result<Finding> {
+    let found = fs::metadata(folder)?;
+    let mode = found.mode() & 0o777;
+    let found = format!("`{}`, with mode {mode:o}", folder.display());
+    if mode & 0o077 == 0 {
+        return Ok(Finding::fine("folder", found));
+    }
+    let advice = "close it with `chmod 700`: whoever can write there can have every lock, and new \
+                  clients are refused";
+    Ok(Finding::bad("folder", Severity::Problem, found, advice))
+}
+
+fn disk(disk: Disk) -> Finding {
+    match disk {
+        Disk::Local(kind) => Finding::fine("file system", kind),
+        Disk::Shared(kind) => Finding::bad(
+            "file system",
+            Severity::Problem,
+            format!("{kind}: what one machine maps or locks there, another may not see"),
+            "use a folder on a disk of this machine, or a server for several machines",
+        ),
+        Disk::Unknown(number) => Finding::bad(
+            "file system",
+            Severity::Warning,
+            format!("of a kind that is not known here ({number:#x})"),
+            "make sure that it is a disk of this machine, and not shared over a network",
+        ),
+    }
+}
+
+fn space(disk: &StatVfs) -> Finding {
+    let left = disk.f_bavail.saturating_mul(disk.f_frsize);
+    // Some file systems count no files, and say zero.
+    let has_no_files = disk.f_files > 0 && disk.f_favail < 16;
+    let found = format!("{} MiB are left on the disk", left >> 20);
+    let severity = match left {
+        _ if has_no_files => {
+            let found = "the disk can hold no more files: new clients are refused";
+            return Finding::bad(
+                "space",
+                Severity::Problem,
+                found,
+                "remove files that are not used",
+            );
+        }
+        ..NO_SPACE => Severity::Problem,
+        NO_SPACE..LITTLE_SPACE => Severity::Warning,
+        _ => return Finding::fine("space", found),
+    };
+    let advice = "make room: when none is left, locks can be refused, and renewals too";
+    Finding::bad("space", severity, found, advice)
+}
+
+fn map(store: &Store) -> Result<Finding, Trouble> {
+    let room = Step::begin(store)?.room()?;
+    let (used, mark) = (room.used >> 10, room.mark() >> 10);
+    let found = format!("{used} of {mark} KiB are used by locks and waiters");
+    let advice = "release locks that are not needed: what is full takes no new locks or waiters";
+    let severity = match room.used {
+        used if used >= room.mark() => Severity::Problem,
+        used if used >= room.mark() / 4 * 3 => Severity::Warning,
+        _ => return Ok(Finding::fine("store", found)),
+    };
+    Ok(Finding::bad("store", severity, found, advice))
+}
+
+fn clients(folder: &Path) -> io::Result<Finding> {
+    let live = client::count_live(folder)?;
+    Ok(Finding::fine("clients", format!("{live}, with this one")))
+}
+
+fn latency(store: &Store) -> Result<Finding, Trouble> {
+    let name =
+        LockName::new("tenure-doctor").map_err(|error| Trouble::refused(error.to_string()))?;
+    let mut slowest = Duration::ZERO;
+    for _ in 0..10 {
+        let begun = clock::now();
+        store.perform(Subject::Record(&name), |table, now, effects| {
+            table.inspect(&name, now, effects)
+        })?;
+        slowest = slowest.max(clock::now().since(begun));
+    }
+    let found = format!("the slowest of ten operations took {slowest:.1?}");
+    if slowest < SLOW {
+        return Ok(Finding::fine("latency", found));
+    }
+    let advice = "look for a process that is stopped within an operation, for locks with many \
+                  thousands of waiters, and for a machine with too much to do";
+    Ok(Finding::bad("latency", Severity::Warning, found, advice))
+}

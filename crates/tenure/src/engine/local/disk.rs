@@ -1,0 +1,70 @@
+//! Kinds of file systems: on a disk of this machine everyone sees the same map and the same locks.
+
+use rustix::fs::StatFs;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Disk {
+    /// Of this machine alone.
+    Local(&'static str),
+    /// Of several machines, or made by a program that need not keep to the rules.
+    Shared(&'static str),
+    /// With this number.
+    Unknown(u32),
+}
+
+/// As in `statfs(2)`.
+const LOCAL: [(u32, &str); 8] = [
+    (0xEF53, "ext"),
+    (0x0102_1994, "tmpfs"),
+    (0x5846_5342, "XFS"),
+    (0x9123_683E, "btrfs"),
+    (0x2FC1_2FC1, "ZFS"),
+    (0xF2F5_2010, "F2FS"),
+    (0x794C_7630, "overlay"),
+    (0xCA45_1A4E, "bcachefs"),
+];
+const SHARED: [(u32, &str); 13] = [
+    (0x6969, "NFS"),
+    (0x517B, "SMB"),
+    (0xFF53_4D42, "SMB (cifs)"),
+    (0xFE53_4D42, "SMB 2"),
+    (0x6573_5546, "FUSE"),
+    (0x0102_1997, "9P"),
+    (0x00C3_6400, "Ceph"),
+    (0x5346_414F, "AFS"),
+    (0x6B41_4653, "AFS"),
+    (0x0BD0_0BD0, "Lustre"),
+    (0x0116_1970, "GFS2"),
+    (0x7461_636F, "OCFS2"),
+    (0x786F_4256, "a folder of VirtualBox"),
+];
+
+pub(super) fn kind_of(disk: &StatFs) -> Disk {
+    // Its type is another one on every machine; all numbers have 32 bits.
+    known(disk.f_type as u32)
+}
+
+fn known(number: u32) -> Disk {
+    let among = |kinds: &[(u32, &'static str)]| {
+        kinds.iter().find(|(known, _)| *known == number).map(|(_, kind)| *kind)
+    };
+    match (among(&LOCAL), among(&SHARED)) {
+        (Some(kind), _) => Disk::Local(kind),
+        (_, Some(kind)) => Disk::Shared(kind),
+        _ => Disk::Unknown(number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{NFS_SUPER_MAGIC, PROC_SUPER_MAGIC, statfs};
+
+    use super::*;
+
+    #[test]
+    fn a_network_is_no_disk() {
+        assert_eq!(known(NFS_SUPER_MAGIC as u32), Disk::Shared("NFS"));
+        assert_eq!(kind_of(&statfs("/proc").unwrap()), Disk::Unknown(PROC_SUPER_MAGIC as u32));
+        assert_eq!(kind_of(&statfs("/dev/shm").unwrap()), Disk::Local("tmpfs"));
+    }
+}

@@ -1,0 +1,94 @@
+//! Room for what makes room. LMDB never writes over a page that is in use, so that a release
+//! needs pages as well: in a map that is full to the last of them, nobody could leave. Therefore
+//! nothing may grow beyond a mark, and the rest is for what shrinks or stays as it is.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use super::record;
+use super::step::Step;
+use super::trouble;
+use crate::core::moment::{Moment, Now};
+use crate::core::table::Table;
+use crate::error::Trouble;
+use crate::sync::lock;
+
+/// A full store is searched for what nobody needs no more often than this, because all others wait
+/// meanwhile.
+const SEARCH_EVERY: Duration = Duration::from_secs(60);
+
+/// When this process has searched a store that was full.
+#[derive(Default)]
+pub(super) struct Search(Mutex<Option<Moment>>);
+
+impl Search {
+    /// True if it is time for another one, which then begins.
+    fn is_due(&self, now: Moment) -> bool {
+        let mut last = lock(&self.0);
+        let is_due = last.is_none_or(|last| now.since(last) >= SEARCH_EVERY);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
+    }
+}
+
+/// How much of the map is in use, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) used: usize,
+    map: usize,
+}
+
+impl Room {
+    /// Half of the map: the other half takes two copies of the longest record, the one that is
+    /// being written and the one before it, and what lies between the pieces that are free.
+    pub(super) const fn mark(self) -> usize {
+        self.map / 2
+    }
+
+    /// The longest that a record may become.
+    const fn longest(self) -> usize {
+        self.map / 8
+    }
+}
+
+impl Step<'_> {
+    pub(super) fn room(&self) -> Result<Room, Trouble> {
+        let stat = self.store.records.stat(&self.transaction);
+        let stat = stat.map_err(|error| self.refused(&error))?;
+        let pages = stat.branch_pages + stat.leaf_pages + stat.overflow_pages;
+        let map = self.store.env.info().map_size;
+        Ok(Room { used: pages * stat.page_size as usize, map })
+    }
+
+    /// Refuses an operation that would make records longer when there is no room for that.
+    pub(super) fn ensure_room(&mut self, table: &mut Table, now: Now) -> Result<(), Trouble> {
+        let room = self.room()?;
+        let is_long = |bytes: &Option<Vec<u8>>| {
+            bytes.as_ref().is_some_and(|bytes| bytes.len() > room.longest())
+        };
+        let has_long = self.brought.iter().any(|(_, before)| is_long(before));
+        if !has_long && room.used < room.mark() || !self.grows(table) {
+            return Ok(());
+        }
+        if !has_long && self.store.search.is_due(now.clock) {
+            self.sweep_all(now)?;
+        }
+        if has_long || self.room()?.used >= room.mark() {
+            return Err(trouble::of_full(self.store.folder(), room.mark()));
+        }
+        Ok(())
+    }
+
+    fn grows(&self, table: &mut Table) -> bool {
+        self.brought.iter().any(|(name, before)| {
+            let before = before.as_ref().map_or(0, Vec::len);
+            let lock = table.lock_mut(name).filter(|lock| !lock.is_idle());
+            lock.is_some_and(|lock| record::encode_lock(lock).len() > before)
+        })
+    }
+}

@@ -1,0 +1,112 @@
+//! The other process: the parts that the tests here start.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tenure::Tenure;
+use tenure::blocking::block_on;
+
+use super::{disk, doctor, stops};
+use crate::process::{Process, part, this_program};
+use crate::{LONG, connect, now};
+
+const THIS: &str = "local::other::the_other_process";
+const FOLDER: &str = "TENURE_OTHER_FOLDER";
+const PART: &str = "TENURE_OTHER_PART";
+
+/// More than a socket takes: the kernel's bound is 512 wake-ups, or fewer by their size.
+pub(crate) const MANY: usize = 1500;
+
+/// Starts a process that does one of the parts below, and says how far it is.
+pub(crate) fn start(folder: &Path, name: &str) -> Process {
+    Process::start(told(&mut this_program(), folder, name))
+}
+
+/// Adds to a command, which ends in this program, what it is to do.
+pub(crate) fn told<'a>(command: &'a mut Command, folder: &Path, name: &str) -> &'a mut Command {
+    part(command, THIS).env(FOLDER, folder).env(PART, name)
+}
+
+#[test]
+#[ignore = "the other half of the tests here, which run it"]
+fn the_other_process() {
+    let folder = std::env::var(FOLDER).unwrap();
+    let folder = Path::new(&folder);
+    match std::env::var(PART).unwrap().as_str() {
+        "hold" => hold(&connect(folder), Duration::from_secs(60)),
+        "hold for a second" => hold(&connect(folder), Duration::from_secs(1)),
+        "hold many" => hold_many(&connect(folder)),
+        "detach" => detach(&connect(folder)),
+        "linger" => linger(&connect(folder)),
+        "count" => count(&connect(folder), folder),
+        "hurry" => hurry(&connect(folder)),
+        "open as the disk ends" => disk::open_as_the_disk_ends(folder),
+        "fill the disk" => disk::fill_the_disk(folder),
+        "open on a read-only disk" => disk::open_read_only(folder),
+        "examine a full disk" => doctor::examine_a_full_disk(folder),
+        "flood a socket" => stops::flood_a_socket(folder),
+        other => panic!("{other} is no part"),
+    }
+}
+
+/// Takes the lock, and keeps it as long as it can.
+fn hold(tenure: &Tenure, lease: Duration) {
+    println!("connected");
+    let guard = block_on(tenure.lock("x").lease(lease).acquire()).unwrap();
+    println!("holds");
+    block_on(guard.lost());
+    println!("lost");
+    println!("{:?}", block_on(guard.release()).unwrap());
+}
+
+/// Takes more locks than wake-ups fit in a socket, and keeps them until all are lost.
+fn hold_many(tenure: &Tenure) {
+    let lock = |number| tenure.lock(format!("many/{number}")).lease(Duration::from_secs(60));
+    let guards: Vec<_> =
+        (0..MANY).map(|number| block_on(lock(number).acquire()).unwrap()).collect();
+    println!("holds");
+    guards.iter().for_each(|guard| drop(block_on(guard.lost())));
+    println!("lost");
+}
+
+fn detach(tenure: &Tenure) {
+    let guard = block_on(tenure.lock("x").acquire()).unwrap();
+    println!("handle {}", guard.detach().unwrap());
+    block_on(tenure.latch("l", 1).count_down()).unwrap();
+    println!("counted");
+    hold(tenure, Duration::from_secs(60));
+}
+
+fn linger(tenure: &Tenure) {
+    let lock = tenure.lock("x").at_least(Duration::from_secs(60));
+    block_on(block_on(lock.acquire()).unwrap().release()).unwrap();
+    println!("released");
+}
+
+/// Adds one to a number in a file, a thousand times, each time under the lock.
+fn count(tenure: &Tenure, folder: &Path) {
+    let file = folder.join("../number");
+    let started = now();
+    for _ in 0..1000 {
+        let guard = block_on(tenure.lock("x").acquire()).unwrap();
+        let number: u64 = fs::read_to_string(&file).unwrap().parse().unwrap();
+        fs::write(&file, (number + 1).to_string()).unwrap();
+        block_on(guard.release()).unwrap();
+    }
+    println!("counted in {:?}", started.elapsed());
+}
+
+/// Takes and releases locks as fast as it can, and checks that it is alone.
+fn hurry(tenure: &Tenure) {
+    println!("connected");
+    for turn in 0_u64.. {
+        let lock = tenure.lock(format!("x{}", turn % 3));
+        let guard = block_on(lock.acquire_within(LONG)).unwrap();
+        let holders = block_on(lock.inspect()).unwrap().holders;
+        assert_eq!(holders.len(), 1);
+        assert_eq!(holders[0].owner, guard.owner());
+        block_on(guard.release()).unwrap();
+    }
+}
