@@ -54,7 +54,7 @@ impl Driver {
         let id = lines.open(spec, entry, tie);
         let place = lines.add_task(self, id);
         let may_have_missed = lines.unclaimed != unclaimed;
-        self.schedule(&mut lines, id, ask_after(standing));
+        self.schedule(&mut lines, id, self.ask_after(standing));
         drop(lines);
         if may_have_missed {
             self.ask(id);
@@ -198,7 +198,7 @@ impl Driver {
             Ok(Acquired::Queued(standing)) => {
                 line.tie = Tie { sent, store: standing.at };
                 line.ordeal = None;
-                self.schedule(&mut lines, id, ask_after(standing));
+                self.schedule(&mut lines, id, self.ask_after(standing));
             }
             Ok(Acquired::Busy) => self.schedule(&mut lines, id, HEARTBEAT / 3),
             Ok(Acquired::Mismatch { kind, limit }) => {
@@ -257,6 +257,19 @@ impl Driver {
             self.bell.notify_one();
         }
     }
+
+    /// When to ask again, if no wake-up comes: the heartbeat thrice in its time, and for the first
+    /// few also when the present holder's lease ends, or one's that was handed the lock meanwhile
+    /// and never knew. Where nobody holds anything, at a latch or a barrier, there is no such moment,
+    /// and asking at once would go on for ever.
+    fn ask_after(&self, standing: Standing) -> Duration {
+        let heartbeat = HEARTBEAT / 3;
+        if standing.free_in.is_zero() || standing.ahead >= FIRST_FEW {
+            return heartbeat;
+        }
+        let claim = self.engine.capabilities().claim.unwrap_or(heartbeat);
+        heartbeat.min(claim).min(standing.free_in)
+    }
 }
 
 impl super::line::Line {
@@ -276,13 +289,4 @@ impl super::line::Line {
             Err(ordeal.last.clone())
         }
     }
-}
-
-/// When to ask again, if no wake-up comes: the heartbeat thrice in its time, and for the first
-/// few also when the present holder's lease ends. Where nobody holds anything, at a latch or a
-/// barrier, there is no such moment, and asking at once would go on for ever.
-fn ask_after(standing: Standing) -> Duration {
-    let heartbeat = HEARTBEAT / 3;
-    let is_held = !standing.free_in.is_zero();
-    if is_held && standing.ahead < FIRST_FEW { heartbeat.min(standing.free_in) } else { heartbeat }
 }
