@@ -47,7 +47,7 @@ pub(crate) async fn elect(arguments: Arguments) -> ExitCode {
     let Session { tenure, signals } = &mut session;
     let leadership = tokio::select! {
         leadership = campaign(tenure, &arguments) => leadership,
-        signal = signals.next() => Err(ExitCode::from(128 + signal.as_raw() as u8)),
+        code = signals.end() => Err(code),
     };
     let code = match leadership {
         Ok(leadership) => lead(&leadership, &arguments, signals).await,
@@ -72,7 +72,8 @@ async fn lead(
 ) -> Result<ExitCode, Exit> {
     // What is left of the lease from the renew deadline on is for the command to end in.
     let grace = arguments.lease.saturating_sub(arguments.renew_deadline);
-    let job = Job { command: &arguments.command, on_lost: OnLost::Kill, grace };
+    let url = arguments.store.for_child();
+    let job = Job { command: &arguments.command, url, on_lost: OnLost::Kill, grace };
     let code = job.run(leadership.guard(), signals).await?;
     Ok(code.map_or_else(|told| told, ExitCode::from))
 }

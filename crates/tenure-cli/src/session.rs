@@ -21,8 +21,7 @@ impl Session {
     pub(crate) async fn open(store: &Store) -> Result<Self, ExitCode> {
         // First of all: from now on, no signal is missed.
         let signals = Signals::catch().map_err(|error| Exit::Unavailable.because(&error))?;
-        let tenure = store.connect().await.map_err(|error| Exit::of(&error).because(&error))?;
-        Ok(Self { signals, tenure })
+        Ok(Self { signals, tenure: store.connect().await? })
     }
 
     /// Waits for what goes on in the background, unless the lock was lost: then there is nothing to
