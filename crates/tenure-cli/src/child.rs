@@ -1,21 +1,30 @@
-//! The command that runs: in a process group of its own, so that all of it can be ended, and with the
-//! terminal, so that it can be worked with.
+//! The command that runs: in a process group of its own, so that all of it can be ended, and with
+//! the terminal, so that it can be worked with.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group, waitpid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, kill_process_group, waitid,
+    waitpid,
 };
-use rustix::termios::{tcgetpgrp, tcsetpgrp};
 use tokio::sync::mpsc;
+
+use crate::terminal;
 
 /// A command that was started.
 pub(crate) struct Child {
     group: Pid,
-    has_terminal: bool,
-    changes: mpsc::UnboundedReceiver<WaitStatus>,
+    changes: mpsc::UnboundedReceiver<Change>,
+}
+
+/// What has become of it.
+enum Change {
+    Stopped,
+    /// With its status, or 128 and the signal that ended it, as a shell has it. It is still to be
+    /// waited for, so that its group is there.
+    Ended(u8),
 }
 
 impl Child {
@@ -23,16 +32,17 @@ impl Child {
         let child = command.process_group(0).spawn()?;
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let group = group.ok_or_else(|| io::Error::other("the child has no process id"))?;
-        let has_terminal = give_terminal(group);
+        terminal::give(group);
         let (told, changes) = mpsc::unbounded_channel();
         std::thread::Builder::new().name("tenure-child".into()).spawn(move || {
-            while let Ok(Some((_, status))) = waitpid(Some(group), WaitOptions::UNTRACED) {
-                if told.send(status).is_err() || !status.stopped() {
+            while let Some(change) = next_change(group) {
+                let is_last = matches!(change, Change::Ended(_));
+                if told.send(change).is_err() || is_last {
                     return;
                 }
             }
         })?;
-        Ok(Self { group, has_terminal, changes })
+        Ok(Self { group, changes })
     }
 
     /// Sends a signal to the command, and to all that it has started.
@@ -41,34 +51,46 @@ impl Child {
         let _ = kill_process_group(self.group, signal);
     }
 
-    /// How it ended: its status, or 128 and the signal that ended it, as a shell has it.
+    /// How it ended: its status, or 128 and the signal that ended it.
     pub(crate) async fn end(&mut self) -> u8 {
         loop {
-            let Some(status) = self.changes.recv().await else { return u8::MAX };
-            if status.stopped() {
-                self.stop_along();
-                continue;
+            match self.changes.recv().await {
+                Some(Change::Stopped) => self.stop_along(),
+                Some(Change::Ended(code)) => {
+                    terminal::take(self.group);
+                    let _ = waitpid(Some(self.group), WaitOptions::empty());
+                    return code;
+                }
+                None => return u8::MAX,
             }
-            let signal = status.terminating_signal().map(|signal| 128 + signal);
-            let code = status.exit_status().or(signal).and_then(|code| u8::try_from(code).ok());
-            return code.unwrap_or(u8::MAX);
         }
     }
 
-    /// Stopped at the terminal: so are we, and the shell is there again; continued, it is, too.
+    /// Stopped at the terminal: so are we, and the shell is there again. Continued, the command is,
+    /// too.
     fn stop_along(&self) {
-        if !self.has_terminal {
-            return;
+        if terminal::is_there() {
+            terminal::stop_job();
+            terminal::give(self.group);
+            self.signal(Signal::CONT);
         }
-        let _ = kill_process(getpid(), Signal::STOP);
-        give_terminal(self.group);
-        self.signal(Signal::CONT);
     }
 }
 
-/// If we have the terminal, the command gets it. The shell takes it back when we end.
-fn give_terminal(group: Pid) -> bool {
-    let terminal = rustix::stdio::stdin();
-    let is_ours = tcgetpgrp(terminal).is_ok_and(|owner| owner == rustix::process::getpgrp());
-    is_ours && tcsetpgrp(terminal, group).is_ok()
+/// Waits until the command is stopped or has ended.
+fn next_change(group: Pid) -> Option<Change> {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
+    let seen = waitid(WaitId::Pid(group), look).ok()??;
+    if seen.stopped() {
+        // That it was stopped has been seen; that it has ended is left to be waited for.
+        waitid(WaitId::Pid(group), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG).ok()?;
+        return Some(Change::Stopped);
+    }
+    Some(Change::Ended(code(&seen)))
+}
+
+fn code(status: &WaitIdStatus) -> u8 {
+    let signal = status.terminating_signal().map(|signal| 128 + signal);
+    let code = status.exit_status().or(signal).and_then(|code| u8::try_from(code).ok());
+    code.unwrap_or(u8::MAX)
 }

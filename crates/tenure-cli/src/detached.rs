@@ -5,13 +5,15 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::{Value, json};
 use tenure::engine::ForceOutcome;
 use tenure::{Error, Guard, Handle, LockName, Owner, Released, Tenure};
 
 use crate::exit::Exit;
 use crate::store::Store;
+use crate::voice::{Form, say};
 use crate::wish::Wish;
-use crate::words::plain;
+use crate::words;
 
 /// Acquire a lock, and print a handle to renew and release it with
 ///
@@ -20,6 +22,8 @@ use crate::words::plain;
 pub(crate) struct Acquire {
     #[command(flatten)]
     wish: Wish,
+    #[command(flatten)]
+    form: Form,
     #[command(flatten)]
     store: Store,
     /// The name of the lock
@@ -32,6 +36,8 @@ pub(crate) struct Acquire {
 #[derive(Args)]
 pub(crate) struct Renew {
     #[command(flatten)]
+    form: Form,
+    #[command(flatten)]
     store: Store,
     /// What `tenure acquire` printed
     handle: Handle,
@@ -42,6 +48,8 @@ pub(crate) struct Renew {
 /// The exit status is 76 if it was not held any more.
 #[derive(Args)]
 pub(crate) struct Release {
+    #[command(flatten)]
+    form: Form,
     #[command(flatten)]
     store: Store,
     /// What `tenure acquire` printed
@@ -62,81 +70,74 @@ pub(crate) struct Release {
     yes: bool,
 }
 
-pub(crate) async fn acquire(arguments: Acquire) -> ExitCode {
-    match try_acquire(&arguments).await {
-        Ok(Some(handle)) => {
-            println!("{handle}");
-            ExitCode::SUCCESS
-        }
-        Ok(None) => {
-            eprintln!("tenure: `{}` is held by another", plain(&arguments.name));
-            ExitCode::from(arguments.wish.conflict_exit_code)
-        }
-        Err(error) if Exit::of(&error) == Exit::NotAcquired => {
-            eprintln!("tenure: {error}");
-            ExitCode::from(arguments.wish.conflict_exit_code)
-        }
-        Err(error) => Exit::of(&error).because(&error),
-    }
-}
-
-async fn try_acquire(arguments: &Acquire) -> Result<Option<Handle>, Error> {
+pub(crate) async fn acquire(arguments: Acquire) -> Result<(), ExitCode> {
     let tenure = arguments.store.connect().await?;
     let lock = arguments.wish.lock(&tenure, &arguments.name);
-    let Some(guard) = arguments.wish.acquire(&lock).await? else { return Ok(None) };
-    // A hand-over is valid for a few seconds only, until it is confirmed.
-    guard.renew().await?;
-    let handle = Guard::detach(guard)?;
+    let acquired = arguments.wish.acquire(&lock).await;
+    let guard = arguments.wish.granted(&arguments.name, acquired)?;
+    let detached = detach(guard).await;
+    let handle = detached.map_err(|error| Exit::of(&error).because(&error))?;
+    let printed = arguments.form.print(|| format!("{handle}\n"), || words::handle(&handle));
+    if printed.is_err() {
+        // Nobody knows the handle, so nobody else could release it.
+        let _ = tenure.release(&handle).await;
+    }
     // The store forgets who a client is when it leaves; this one's lock stays.
     std::mem::forget(tenure);
-    Ok(Some(handle))
+    printed
 }
 
-pub(crate) async fn renew(arguments: Renew) -> ExitCode {
-    let renewed = match arguments.store.connect().await {
-        Ok(tenure) => tenure.renew(&arguments.handle).await,
-        Err(error) => Err(error),
-    };
-    renewed.map_or_else(|error| Exit::of(&error).because(&error), |()| ExitCode::SUCCESS)
+async fn detach(guard: Guard) -> Result<Handle, Error> {
+    // A hand-over is valid for a few seconds only, until it is confirmed.
+    guard.renew().await?;
+    guard.detach()
 }
 
-pub(crate) async fn release(arguments: Release) -> ExitCode {
-    let tenure = match arguments.store.connect().await {
-        Ok(tenure) => tenure,
-        Err(error) => return Exit::of(&error).because(&error),
-    };
+pub(crate) async fn renew(arguments: Renew) -> Result<(), ExitCode> {
+    let tenure = arguments.store.connect().await?;
+    let renewed = tenure.renew(&arguments.handle).await;
+    renewed.map_err(|error| Exit::of(&error).because(&error))?;
+    arguments.form.print(String::new, || words::handle(&arguments.handle))
+}
+
+pub(crate) async fn release(arguments: Release) -> Result<(), ExitCode> {
+    let tenure = arguments.store.connect().await?;
     let Some(handle) = &arguments.handle else { return force(&tenure, &arguments).await };
     match tenure.release(handle).await {
-        Ok(Released::Now) => ExitCode::SUCCESS,
-        Ok(Released::AlreadyLost) => {
-            let name = plain(handle.name().as_str());
-            Exit::Lost.because(&format!("`{name}` was not held any more"))
+        Ok(Released::Now) => {
+            arguments.form.print(String::new, || released(handle.name(), &[handle.owner()]))
         }
-        Err(error) => Exit::of(&error).because(&error),
+        Ok(Released::AlreadyLost) => {
+            Err(Exit::Lost.because(&format!("`{}` was not held any more", handle.name())))
+        }
+        Err(error) => Err(Exit::of(&error).because(&error)),
     }
 }
 
-async fn force(tenure: &Tenure, arguments: &Release) -> ExitCode {
+async fn force(tenure: &Tenure, arguments: &Release) -> Result<(), ExitCode> {
     let (Some(name), Some(reason)) = (&arguments.force, &arguments.reason) else {
-        return Exit::Usage.because(&"--force needs a name, and --reason");
+        return Err(Exit::Usage.because(&"--force needs a name, and --reason"));
     };
     if !arguments.yes && !is_confirmed(name) {
-        return Exit::Usage.because(&"nothing was done: the name was not confirmed (or use --yes)");
+        let why = "nothing was done: the name was not confirmed (or use --yes)";
+        return Err(Exit::Usage.because(&why));
     }
-    match tenure.force_release(name.clone(), arguments.owner, reason).await {
-        Ok(ForceOutcome::Released(owners)) => {
-            for owner in owners {
-                println!("{owner}");
-            }
-            ExitCode::SUCCESS
+    let forced = tenure.force_release(name.clone(), arguments.owner, reason).await;
+    match forced.map_err(|error| Exit::of(&error).because(&error))? {
+        ForceOutcome::Released(owners) => {
+            let lines = || owners.iter().map(|owner| format!("{owner}\n")).collect();
+            arguments.form.print(lines, || released(name, &owners))
         }
-        Ok(ForceOutcome::NotHeld) => {
-            let name = plain(name.as_str());
-            Exit::NotAcquired
-                .because(&format!("`{name}` is not held by the one expected: nothing was done"))
+        ForceOutcome::NotHeld => {
+            let why = format!("`{name}` is not held by the one expected: nothing was done");
+            Err(Exit::NotAcquired.because(&why))
         }
-        Err(error) => Exit::of(&error).because(&error),
     }
+}
+
+/// Who had what, for programs.
+fn released(name: &LockName, owners: &[Owner]) -> Value {
+    json!({ "name": name.as_str(), "released": words::owners(owners) })
 }
 
 /// On a terminal, the name is to be typed once more.
@@ -144,7 +145,7 @@ fn is_confirmed(name: &LockName) -> bool {
     if !std::io::stdin().is_terminal() {
         return false;
     }
-    eprintln!("This takes `{}` away from its holder. Type its name:", plain(name.as_str()));
+    say(format_args!("this takes `{name}` away from its holder; type its name:"));
     let mut typed = String::new();
     std::io::stdin().read_line(&mut typed).is_ok() && typed.trim_end_matches('\n') == name.as_str()
 }

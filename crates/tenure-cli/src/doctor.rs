@@ -1,5 +1,6 @@
 //! `tenure doctor`: is this store fit for locks?
 
+use std::fmt::Display;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,43 +11,51 @@ use tenure::{Error, Tenure};
 
 use crate::exit::Exit;
 use crate::store::Store;
+use crate::voice::Form;
 
 /// Examine the store: is it fit for locks?
 ///
 /// Every operation is tried on a lock of its own. Each finding comes with what to do about it. The
-/// exit status is 1 if there is a problem.
+/// exit status is 1 if there is a problem, and 69 if the store cannot be reached.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// For programs: one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
     #[command(flatten)]
     store: Store,
 }
 
-pub(crate) async fn doctor(arguments: Arguments) -> ExitCode {
-    let findings = match examine(&arguments.store).await {
-        Ok(findings) => findings,
-        Err(error) => return Exit::of(&error).because(&error),
-    };
-    if arguments.json {
-        println!("{}", json!({ "findings": findings.iter().map(object).collect::<Vec<_>>() }));
-    } else {
-        findings.iter().for_each(print);
+pub(crate) async fn doctor(arguments: Arguments) -> Result<(), ExitCode> {
+    let examined = examine(&arguments.store).await;
+    let findings = examined.map_err(|error| Exit::of(&error).because(&error))?;
+    let lines = || findings.iter().map(lines).collect();
+    let objects = || json!({ "findings": findings.iter().map(object).collect::<Vec<_>>() });
+    arguments.form.print(lines, objects)?;
+    match findings.iter().any(|finding| finding.severity == Severity::Problem) {
+        true => Err(ExitCode::FAILURE),
+        false => Ok(()),
     }
-    let is_ill = findings.iter().any(|finding| finding.severity == Severity::Problem);
-    ExitCode::from(u8::from(is_ill))
 }
 
-/// Tries every operation, and then asks the store about itself.
+/// What a store refuses is to be told, not to be endured; an answer that is late may come.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Tries every operation, and asks the store about itself.
 async fn examine(store: &Store) -> Result<Vec<Finding>, Error> {
-    let tenure = store.connect().await?;
-    exercise(&tenure).await?;
-    tenure.checkup().await
+    let tenure = match store.connect_with(Tenure::builder().patience(PATIENCE)).await {
+        Err(Error::Connect { trouble }) if trouble.is_answer() => return Ok(vec![ill(&trouble)]),
+        connected => connected?,
+    };
+    let tried = exercise(&tenure).await;
+    // If it answers here, it was reached, and has refused: that is a finding, too.
+    let mut findings = tenure.checkup().await?;
+    findings.insert(0, tried.map_or_else(|error| ill(&error), |()| well()));
+    Ok(findings)
 }
 
 async fn exercise(tenure: &Tenure) -> Result<(), Error> {
-    let lock = tenure.lock(format!("tenure-doctor/{}", tenure::Owner::new()));
+    let name = format!("tenure-doctor/{}", tenure::Owner::new());
+    let lock = tenure.lock(name.as_str());
     let guard = lock.acquire().await?;
     guard.renew().await?;
     // Joins the queue, and leaves it.
@@ -57,29 +66,55 @@ async fn exercise(tenure: &Tenure) -> Result<(), Error> {
         return Err(error);
     }
     lock.inspect().await?;
+    tenure.list(&name, 1).await?;
     guard.release().await?;
     lock.force_release("tried by the doctor").await.map(drop)
 }
 
-fn print(finding: &Finding) {
-    let sign = sign(finding.severity);
-    println!("{sign:<8} {}: {}", finding.topic, finding.found);
+fn well() -> Finding {
+    Finding::fine("operations", "a lock was acquired, renewed, waited for, shown and released")
+}
+
+fn ill(why: &impl Display) -> Finding {
+    let found = why.to_string();
+    let known = ADVICE.iter().find(|(code, _)| found.contains(code));
+    let advice = known.map_or("see what the server says, and what else is found", |it| it.1);
+    Finding::bad("operations", Severity::Problem, found, advice)
+}
+
+/// What to do about an operation that is refused, by the server's word for why.
+const ADVICE: &[(&str, &str)] = &[
+    ("NOAUTH", "the server wants a password: put it into TENURE_URL"),
+    ("WRONGPASS", "the user or the password in the URL is wrong"),
+    ("NOPERM", "grant this user what docs/cli.md lists, with ACL SETUSER"),
+    ("READONLY", "this is a replica: connect to the master"),
+    (
+        "NOREPLICAS",
+        "too few replicas follow this master: bring them back, or connect to the new master",
+    ),
+    ("OOM", "the server is full: give it more memory, or a server of its own to locks"),
+    ("MISCONF", "the server cannot write to its disk: make room there"),
+];
+
+fn lines(finding: &Finding) -> String {
+    let mut lines = format!("{:<8} {}: {}\n", sign(finding), finding.topic, finding.found);
     if !finding.advice.is_empty() {
-        println!("{:<8} {}", "", finding.advice);
+        lines += &format!("{:<8} {}\n", "", finding.advice);
     }
+    lines
 }
 
 fn object(finding: &Finding) -> serde_json::Value {
     json!({
         "topic": finding.topic,
-        "severity": sign(finding.severity),
+        "severity": sign(finding),
         "found": finding.found,
         "advice": finding.advice,
     })
 }
 
-fn sign(severity: Severity) -> &'static str {
-    match severity {
+fn sign(finding: &Finding) -> &'static str {
+    match finding.severity {
         Severity::Fine => "fine",
         Severity::Warning => "warning",
         _ => "problem",

@@ -13,6 +13,8 @@ use crate::session::Session;
 use crate::signals::Signals;
 use crate::store::Store;
 use crate::time::time;
+use crate::voice::verbosely;
+use crate::waiting;
 
 /// Run a command while leading an election
 ///
@@ -30,6 +32,9 @@ pub(crate) struct Arguments {
     /// How long to lead without a confirmed renewal
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "10s")]
     renew_deadline: Duration,
+    /// Say what happens, on standard error
+    #[arg(short, long)]
+    verbose: bool,
     #[command(flatten)]
     store: Store,
     /// The name of the election
@@ -47,11 +52,11 @@ pub(crate) async fn elect(arguments: Arguments) -> ExitCode {
     let Session { tenure, signals } = &mut session;
     let leadership = tokio::select! {
         leadership = campaign(tenure, &arguments) => leadership,
-        signal = signals.next() => Err(ExitCode::from(128 + signal.as_raw() as u8)),
+        code = signals.end() => Err(code),
     };
     let code = match leadership {
         Ok(leadership) => lead(&leadership, &arguments, signals).await,
-        Err(code) => Ok(code),
+        Err(code) => return session.leave(code).await,
     };
     session.close(code).await
 }
@@ -62,7 +67,16 @@ async fn campaign(tenure: &Tenure, arguments: &Arguments) -> Result<Leadership, 
     if let Some(candidate) = &arguments.candidate {
         election = election.candidate(candidate);
     }
-    election.campaign().await.map_err(|error| Exit::of(&error).because(&error))
+    // Whoever leads has the lock of that name.
+    let lock = tenure.lock(arguments.name.as_str());
+    let leadership = tokio::select! {
+        leadership = election.campaign() => leadership,
+        never = waiting::tell(&lock) => never,
+    };
+    let leadership = leadership.map_err(|error| Exit::of(&error).because(&error))?;
+    let (name, fence) = (leadership.guard().name(), leadership.fence());
+    verbosely(arguments.verbose, format_args!("leading `{name}` with fence {fence}"));
+    Ok(leadership)
 }
 
 async fn lead(
@@ -72,7 +86,9 @@ async fn lead(
 ) -> Result<ExitCode, Exit> {
     // What is left of the lease from the renew deadline on is for the command to end in.
     let grace = arguments.lease.saturating_sub(arguments.renew_deadline);
-    let job = Job { command: &arguments.command, on_lost: OnLost::Kill, grace };
+    let url = arguments.store.for_child();
+    let job = Job { command: &arguments.command, url, on_lost: OnLost::Kill, grace };
     let code = job.run(leadership.guard(), signals).await?;
+    verbosely(arguments.verbose, format_args!("resigning from `{}`", leadership.guard().name()));
     Ok(code.map_or_else(|told| told, ExitCode::from))
 }

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use tenure::Error;
 
+use crate::voice::say;
+
 /// Why the command ends without the child's own status. The numbers are those of sysexits(3)
 /// and of the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +15,8 @@ pub(crate) enum Exit {
     Usage = 64,
     /// The store cannot be reached.
     Unavailable = 69,
+    /// The data cannot be written.
+    CannotWrite = 74,
     /// The lock was not acquired.
     NotAcquired = 75,
     /// The lock was lost while the child ran.
@@ -21,12 +25,14 @@ pub(crate) enum Exit {
     CannotRun = 126,
     /// The child's program is not there.
     NotFound = 127,
+    /// Nobody reads the data any more.
+    BrokenPipe = 128 + 13,
 }
 
 impl Exit {
     /// Says why on standard error.
     pub(crate) fn because(self, why: &impl Display) -> ExitCode {
-        eprintln!("tenure: {why}");
+        say(why);
         self.into()
     }
 

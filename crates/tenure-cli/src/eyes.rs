@@ -1,5 +1,6 @@
 //! `tenure ls` and `tenure show`: who holds what.
 
+use std::fmt::{self, Display, Formatter};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,6 +10,7 @@ use tenure::LockInfo;
 
 use crate::exit::Exit;
 use crate::store::Store;
+use crate::voice::Form;
 use crate::words::{self, ago, for_people, plain, who};
 
 /// List the locks that are held or wanted
@@ -20,9 +22,8 @@ pub(crate) struct List {
     /// At most so many
     #[arg(long, value_name = "N", default_value_t = 1000)]
     limit: usize,
-    /// For programs: one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
     #[command(flatten)]
     store: Store,
 }
@@ -30,30 +31,20 @@ pub(crate) struct List {
 /// Show one lock: who holds it, and who waits for it, in order
 #[derive(Args)]
 pub(crate) struct Show {
-    /// For programs: one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
     #[command(flatten)]
     store: Store,
     /// The name of the lock
     name: String,
 }
 
-pub(crate) async fn list(arguments: List) -> ExitCode {
-    let listed = match arguments.store.connect().await {
-        Ok(tenure) => tenure.list(&arguments.prefix, arguments.limit).await,
-        Err(error) => Err(error),
-    };
-    let locks = match listed {
-        Ok(locks) => locks,
-        Err(error) => return Exit::of(&error).because(&error),
-    };
-    if arguments.json {
-        println!("{}", json!({ "locks": locks.iter().map(words::lock).collect::<Vec<_>>() }));
-    } else {
-        println!("{}", table(&locks));
-    }
-    ExitCode::SUCCESS
+pub(crate) async fn list(arguments: List) -> Result<(), ExitCode> {
+    let tenure = arguments.store.connect().await?;
+    let listed = tenure.list(&arguments.prefix, arguments.limit).await;
+    let locks = listed.map_err(|error| Exit::of(&error).because(&error))?;
+    let objects = || json!({ "locks": locks.iter().map(words::lock).collect::<Vec<_>>() });
+    arguments.form.print(|| format!("{}\n", table(&locks)), objects)
 }
 
 fn table(locks: &[LockInfo]) -> Table {
@@ -79,49 +70,43 @@ fn table(locks: &[LockInfo]) -> Table {
     table
 }
 
-pub(crate) async fn show(arguments: Show) -> ExitCode {
-    let shown = match arguments.store.connect().await {
-        Ok(tenure) => tenure.lock(arguments.name.as_str()).inspect().await,
-        Err(error) => Err(error),
-    };
-    let lock = match shown {
-        Ok(lock) => lock,
-        Err(error) => return Exit::of(&error).because(&error),
-    };
-    if arguments.json {
-        println!("{}", words::lock(&lock));
-    } else {
-        print(&lock);
-    }
-    ExitCode::SUCCESS
+pub(crate) async fn show(arguments: Show) -> Result<(), ExitCode> {
+    let tenure = arguments.store.connect().await?;
+    let shown = tenure.lock(arguments.name.as_str()).inspect().await;
+    let lock = shown.map_err(|error| Exit::of(&error).because(&error))?;
+    arguments.form.print(|| Portrait(&lock).to_string(), || words::lock(&lock))
 }
 
-fn print(lock: &LockInfo) {
-    let name = plain(lock.name.as_str());
-    match lock.kind {
-        Some(kind) => println!("{name}: {kind}, limit {}", lock.limit),
-        None => println!("{name}: free"),
-    }
-    for holder in &lock.holders {
-        println!("  held by {}", who(&holder.about));
-        println!(
-            "    since {} ago, lease left {}",
-            ago(holder.since),
-            for_people(holder.lease_left)
-        );
-        println!("    owner {}, fence {}, permits {}", holder.owner, holder.fence, holder.permits);
-        if holder.entries == 0 {
-            println!("    released, and kept for its least time");
+/// A lock, on several lines for people.
+struct Portrait<'a>(&'a LockInfo);
+
+impl Display for Portrait<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let lock = self.0;
+        let name = plain(lock.name.as_str());
+        match lock.kind {
+            Some(kind) => writeln!(f, "{name}: {kind}, limit {}", lock.limit)?,
+            None => writeln!(f, "{name}: free")?,
         }
-    }
-    if lock.waiting > 0 {
-        println!("  {} waiting", lock.waiting);
-    }
-    for (place, waiter) in lock.waiters.iter().enumerate() {
-        println!("  {:>3}. {}, for {}", place + 1, who(&waiter.about), ago(waiter.since));
-    }
-    if let Some(forced) = &lock.forced {
-        let (by, reason) = (who(&forced.by), plain(&forced.reason));
-        println!("  release forced {} ago by {by}: {reason}", ago(forced.at));
+        for it in &lock.holders {
+            writeln!(f, "  held by {}", who(&it.about))?;
+            let (since, left) = (ago(it.since), for_people(it.lease_left));
+            writeln!(f, "    since {since} ago, lease left {left}")?;
+            writeln!(f, "    owner {}, fence {}, permits {}", it.owner, it.fence, it.permits)?;
+            if it.entries == 0 {
+                writeln!(f, "    released, and kept for its least time")?;
+            }
+        }
+        if lock.waiting > 0 {
+            writeln!(f, "  {} waiting", lock.waiting)?;
+        }
+        for (place, it) in lock.waiters.iter().enumerate() {
+            writeln!(f, "  {:>3}. {}, for {}", place + 1, who(&it.about), ago(it.since))?;
+        }
+        if let Some(forced) = &lock.forced {
+            let (by, reason) = (who(&forced.by), plain(&forced.reason));
+            writeln!(f, "  release forced {} ago by {by}: {reason}", ago(forced.at))?;
+        }
+        Ok(())
     }
 }

@@ -12,6 +12,8 @@ use tenure::Guard;
 use crate::child::Child;
 use crate::exit::Exit;
 use crate::signals::Signals;
+use crate::store;
+use crate::voice::say;
 
 /// What to do when the lock is lost.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -27,13 +29,16 @@ pub(crate) enum OnLost {
 /// A command, and how it is to end.
 pub(crate) struct Job<'a> {
     pub(crate) command: &'a [OsString],
+    /// Where it finds the store, if somebody has named one.
+    pub(crate) url: Option<String>,
     pub(crate) on_lost: OnLost,
     /// How long it has to end itself.
     pub(crate) grace: Duration,
 }
 
 impl Job<'_> {
-    /// Runs it under a lock: its status, or what is to be told instead. An error if the lock was lost.
+    /// Runs it under a lock: its status, or what is to be told instead. An error if the lock was
+    /// lost.
     pub(crate) async fn run(
         &self,
         guard: &Guard,
@@ -56,12 +61,12 @@ impl Job<'_> {
             .env("TENURE_OWNER", guard.owner().to_string())
             .env("TENURE_FENCE", guard.fence().to_string())
             .env("TENURE_DEADLINE", deadline.to_string())
-            // It may hold a password, and the child has no need of it.
-            .env_remove("TENURE_URL");
+            .envs(self.url.iter().map(|url| (store::VARIABLE, url)));
         Child::start(&mut command)
     }
 
-    /// Waits for the command, and passes signals on to it. When the lock is being lost, it is ended.
+    /// Waits for the command, and passes signals on to it. When the lock is being lost, it is
+    /// ended.
     async fn supervise(
         &self,
         guard: &Guard,
@@ -74,7 +79,7 @@ impl Job<'_> {
             () = guard.runs_out(grace), if self.on_lost != OnLost::Ignore => {}
         }
         let name = guard.name();
-        eprintln!("tenure: `{name}` is being lost: it was not renewed in time, or taken away");
+        say(format_args!("`{name}` is being lost: it was not renewed in time, or taken away"));
         if self.on_lost == OnLost::Warn {
             return Ok(accompany(&mut child, signals).await);
         }

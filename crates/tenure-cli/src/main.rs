@@ -12,7 +12,9 @@ mod run;
 mod session;
 mod signals;
 mod store;
+mod terminal;
 mod time;
+mod voice;
 mod waiting;
 mod watch;
 mod wish;
@@ -60,9 +62,9 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return Exit::Unavailable.because(&error),
     };
-    match arguments.command {
-        Command::Run(arguments) => runtime.block_on(run::run(arguments)),
-        Command::Elect(arguments) => runtime.block_on(elect::elect(arguments)),
+    let ended = match arguments.command {
+        Command::Run(arguments) => Err(runtime.block_on(run::run(arguments))),
+        Command::Elect(arguments) => Err(runtime.block_on(elect::elect(arguments))),
         Command::Acquire(arguments) => runtime.block_on(detached::acquire(arguments)),
         Command::Renew(arguments) => runtime.block_on(detached::renew(arguments)),
         Command::Release(arguments) => runtime.block_on(detached::release(arguments)),
@@ -72,5 +74,52 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => runtime.block_on(doctor::doctor(arguments)),
         Command::Completions(arguments) => paper::completions(&arguments, Arguments::command()),
         Command::Man(arguments) => paper::man(&arguments, Arguments::command()),
+    };
+    ended.map_or_else(|code| code, |()| ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The words of docs/cli.md, options among them.
+    fn documented() -> BTreeSet<&'static str> {
+        let text = include_str!("../../../docs/cli.md");
+        text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect()
+    }
+
+    #[test]
+    fn every_subcommand_and_option_is_documented() {
+        let documented = documented();
+        for command in Arguments::command().get_subcommands() {
+            let name = command.get_name();
+            assert!(documented.contains(name), "{name}");
+            for option in command.get_arguments() {
+                let long = option.get_long().map(|long| format!("--{long}"));
+                let short = option.get_short().map(|short| format!("-{short}"));
+                for form in [long, short].into_iter().flatten() {
+                    assert!(documented.contains(&*form), "{name} {form}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_exit_status_is_documented() {
+        let documented = documented();
+        for exit in [
+            Exit::Usage,
+            Exit::Unavailable,
+            Exit::CannotWrite,
+            Exit::NotAcquired,
+            Exit::Lost,
+            Exit::CannotRun,
+            Exit::NotFound,
+            Exit::BrokenPipe,
+        ] {
+            assert!(documented.contains(&*(exit as u8).to_string()), "{exit:?}");
+        }
     }
 }

@@ -13,6 +13,7 @@ use crate::session::Session;
 use crate::signals::Signals;
 use crate::store::Store;
 use crate::time::time;
+use crate::voice::{say, verbosely};
 use crate::waiting;
 use crate::wish::Wish;
 
@@ -22,9 +23,10 @@ use crate::wish::Wish;
 /// was not acquired; 76 if it was lost, in which case the command is ended; 69 if the store cannot
 /// be reached; 64 if the command line is wrong; 126 or 127 if the command cannot be run.
 ///
-/// The command finds TENURE_NAME, TENURE_OWNER, TENURE_FENCE (a number that grows with every holder) and
-/// TENURE_DEADLINE (until when the lock is held if it cannot be renewed, in milliseconds since 1970)
-/// in its environment. Signals are passed on to it, and to all that it has started.
+/// The command finds TENURE_NAME, TENURE_OWNER, TENURE_FENCE (a number that grows with every
+/// holder) and TENURE_DEADLINE (until when the lock is held if it cannot be renewed, in
+/// milliseconds since 1970) in its environment, and in TENURE_URL the store without its password.
+/// Signals are passed on to it, and to all that it has started.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -39,8 +41,8 @@ pub(crate) struct Arguments {
     /// What to do when the lock is lost
     #[arg(long, value_enum, default_value_t = OnLost::Kill)]
     on_lost: OnLost,
-    /// How long the command has to end itself when the lock is lost, before it is killed; a third of
-    /// the lease at most
+    /// How long the command has to end itself when the lock is lost, before it is killed; a third
+    /// of the lease at most
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
     kill_after: Duration,
     /// Say what happens, on standard error
@@ -61,14 +63,13 @@ pub(crate) async fn run(arguments: Arguments) -> ExitCode {
         Err(code) => return code,
     };
     let Session { tenure, signals } = &mut session;
-    let code = tokio::select! {
+    let guard = tokio::select! {
         guard = acquire(tenure, &arguments) => guard,
-        // Asked to end while it waits: nothing has been started.
-        signal = signals.next() => Err(ExitCode::from(128 + signal.as_raw() as u8)),
+        code = signals.end() => Err(code),
     };
-    let code = match code {
+    let code = match guard {
         Ok(guard) => hold(tenure, guard, &arguments, signals).await,
-        Err(code) => Ok(code),
+        Err(code) => return session.leave(code).await,
     };
     session.close(code).await
 }
@@ -78,31 +79,20 @@ async fn acquire(tenure: &Tenure, arguments: &Arguments) -> Result<Guard, ExitCo
     if let Some(time) = arguments.at_least {
         lock = lock.at_least(time);
     }
-    let conflict = |why: &str| {
-        eprintln!("tenure: {why}");
-        ExitCode::from(arguments.wish.conflict_exit_code)
-    };
     let acquired = tokio::select! {
         acquired = arguments.wish.acquire(&lock) => acquired,
         never = waiting::tell(&lock) => never,
     };
-    match acquired {
-        Ok(Some(guard)) => {
-            // A hand-over is valid for a few seconds only, until it is confirmed.
-            if guard.remaining() <= arguments.grace()
-                && let Err(error) = guard.renew().await
-            {
-                return Err(Exit::of(&error).because(&error));
-            }
-            arguments.say(format_args!("holding `{}` with fence {}", guard.name(), guard.fence()));
-            Ok(guard)
-        }
-        Ok(None) => {
-            Err(conflict(&format!("`{}` is held by another", arguments.name.escape_debug())))
-        }
-        Err(error) if Exit::of(&error) == Exit::NotAcquired => Err(conflict(&error.to_string())),
-        Err(error) => Err(Exit::of(&error).because(&error)),
+    let guard = arguments.wish.granted(&arguments.name, acquired)?;
+    // A hand-over is valid for a few seconds only, until it is confirmed.
+    if guard.remaining() <= arguments.grace() {
+        guard.renew().await.map_err(|error| Exit::of(&error).because(&error))?;
     }
+    verbosely(
+        arguments.verbose,
+        format_args!("holding `{}` with fence {}", guard.name(), guard.fence()),
+    );
+    Ok(guard)
 }
 
 /// Runs the command, unless it is not due yet. An error if the lock was lost.
@@ -117,14 +107,18 @@ async fn hold(
         match mark.inspect().await {
             Ok(info) if info.is_free() => {}
             Ok(_) => {
-                arguments.say(format_args!("done already: nothing to do"));
+                verbosely(arguments.verbose, format_args!("done already: nothing to do"));
                 return Ok(ExitCode::SUCCESS);
             }
             Err(error) => return Ok(Exit::of(&error).because(&error)),
         }
     }
-    let job =
-        Job { command: &arguments.command, on_lost: arguments.on_lost, grace: arguments.grace() };
+    let job = Job {
+        command: &arguments.command,
+        url: arguments.store.for_child(),
+        on_lost: arguments.on_lost,
+        grace: arguments.grace(),
+    };
     let code = match job.run(&guard, signals).await? {
         Ok(code) => code,
         Err(told) => return Ok(told),
@@ -132,10 +126,10 @@ async fn hold(
     if let (Some(mark), 0) = (&mark, code) {
         // It stays until it is due again, whoever holds the lock meanwhile.
         if let Err(error) = mark.acquire().await.and_then(Guard::detach) {
-            eprintln!("tenure: it will run again too soon: {error}");
+            say(format_args!("it will run again too soon: {error}"));
         }
     }
-    arguments.say(format_args!("releasing `{}`", guard.name()));
+    verbosely(arguments.verbose, format_args!("releasing `{}`", guard.name()));
     Ok(ExitCode::from(code))
 }
 
@@ -148,11 +142,5 @@ impl Arguments {
     /// How long the command has to end itself.
     fn grace(&self) -> Duration {
         self.kill_after.min(self.wish.lease / 3)
-    }
-
-    fn say(&self, what: std::fmt::Arguments<'_>) {
-        if self.verbose {
-            eprintln!("tenure: {what}");
-        }
     }
 }

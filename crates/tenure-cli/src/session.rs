@@ -12,6 +12,9 @@ use crate::store::Store;
 /// How long to wait for the release before the command ends; the lease ends it otherwise.
 const RELEASE_TIME: Duration = Duration::from_secs(5);
 
+/// How long to wait until a queue is left; whoever does not ask again is soon passed over.
+const LEAVE_TIME: Duration = Duration::from_secs(1);
+
 pub(crate) struct Session {
     pub(crate) signals: Signals,
     pub(crate) tenure: Tenure,
@@ -21,10 +24,16 @@ impl Session {
     pub(crate) async fn open(store: &Store) -> Result<Self, ExitCode> {
         // First of all: from now on, no signal is missed.
         let signals = Signals::catch().map_err(|error| Exit::Unavailable.because(&error))?;
-        let tenure = store.connect().await.map_err(|error| Exit::of(&error).because(&error))?;
+        let tenure = store.connect().await?;
         // Killed, we leave the lock to the command for its lease.
         tenure.bequeath().map_err(|error| Exit::of(&error).because(&error))?;
         Ok(Self { signals, tenure })
+    }
+
+    /// Nothing was acquired, and this is told instead.
+    pub(crate) async fn leave(self, code: ExitCode) -> ExitCode {
+        self.tenure.flush(LEAVE_TIME).await;
+        code
     }
 
     /// Waits for what goes on in the background, unless the lock was lost: then there is nothing to

@@ -5,8 +5,9 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tenure::{Lock, LockInfo};
+use tenure::{About, Lock, LockInfo};
 
+use crate::voice::say;
 use crate::words::{ago, plain, who};
 
 /// Nobody wants to read about a wait that is over at once.
@@ -29,6 +30,12 @@ pub(crate) async fn tell(lock: &Lock) -> ! {
     line.0.enable_steady_tick(Duration::from_millis(120));
     loop {
         if let Ok(info) = lock.inspect().await {
+            // A terminal on which a line cannot be written anew (TERM is dumb) gets one, and no
+            // more.
+            if line.0.is_hidden() {
+                say(sentence(&info));
+                pending::<()>().await;
+            }
             line.0.set_message(sentence(&info));
         }
         pause(EVERY).await;
@@ -40,14 +47,16 @@ fn sentence(info: &LockInfo) -> String {
     let holder = info.holders.first().map_or("nobody yet".to_owned(), |holder| {
         format!("{} for {}", who(&holder.about), ago(holder.since))
     });
-    let me = std::process::id();
-    let ahead = info.waiters.iter().position(|waiter| waiter.about.pid == me);
+    let me = About::this_process();
+    let is_me = |about: &About| (&about.host, about.pid) == (&me.host, me.pid);
+    let ahead = info.waiters.iter().position(|waiter| is_me(&waiter.about));
     let ahead = match ahead {
         Some(0) => "next in line".to_owned(),
         Some(ahead) => format!("{ahead} ahead in line"),
         None => format!("{} in line", info.waiting),
     };
-    format!("waiting for `{name}`: held by {holder}; {ahead}")
+    // What changes comes first: a narrow terminal cuts the rest off.
+    format!("waiting for `{name}`, {ahead}: held by {holder}")
 }
 
 /// Leaves nothing on the terminal.

@@ -11,6 +11,7 @@ use tenure::{LockInfo, Tenure};
 use crate::exit::Exit;
 use crate::store::Store;
 use crate::time::time;
+use crate::voice::Form;
 use crate::words::{self, plain, who};
 
 /// Follow the locks: a line for every change, until it is interrupted
@@ -24,9 +25,8 @@ pub(crate) struct Arguments {
     /// How often to look
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
     interval: Duration,
-    /// For programs: one JSON object per line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
     #[command(flatten)]
     store: Store,
 }
@@ -34,24 +34,20 @@ pub(crate) struct Arguments {
 /// At most so many locks are followed.
 const MOST: usize = 10_000;
 
-pub(crate) async fn watch(arguments: Arguments) -> ExitCode {
-    let tenure = match arguments.store.connect().await {
-        Ok(tenure) => tenure,
-        Err(error) => return Exit::of(&error).because(&error),
-    };
+pub(crate) async fn watch(arguments: Arguments) -> Result<(), ExitCode> {
+    let tenure = arguments.store.connect().await?;
     let mut before: BTreeMap<String, LockInfo> = BTreeMap::new();
     loop {
-        let now = match look(&tenure, &arguments.prefix).await {
-            Ok(now) => now,
-            Err(error) => return Exit::of(&error).because(&error),
-        };
+        let looked = look(&tenure, &arguments.prefix).await;
+        let now = looked.map_err(|error| Exit::of(&error).because(&error))?;
         for (name, info) in &now {
             if before.get(name).is_none_or(|earlier| differs(earlier, info)) {
-                tell(info, &arguments);
+                arguments.form.print(|| sentence(info), || words::lock(info))?;
             }
         }
         for name in before.keys().filter(|name| !now.contains_key(*name)) {
-            tell_free(name, &arguments);
+            let object = || json!({ "name": name, "kind": null, "holders": [], "waiting": 0 });
+            arguments.form.print(|| format!("{}: free\n", plain(name)), object)?;
         }
         before = now;
         pause(arguments.interval).await;
@@ -71,21 +67,10 @@ fn differs(earlier: &LockInfo, now: &LockInfo) -> bool {
     earlier.waiting != now.waiting || holders(earlier) != holders(now)
 }
 
-fn tell(info: &LockInfo, arguments: &Arguments) {
-    if arguments.json {
-        return println!("{}", words::lock(info));
-    }
+fn sentence(info: &LockInfo) -> String {
     let holders: Vec<_> = info.holders.iter().map(|holder| who(&holder.about)).collect();
     let holders = if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") };
-    println!("{}: held by {holders}; {} waiting", plain(info.name.as_str()), info.waiting);
-}
-
-fn tell_free(name: &str, arguments: &Arguments) {
-    if arguments.json {
-        println!("{}", json!({ "name": name, "kind": null, "holders": [], "waiting": 0 }));
-    } else {
-        println!("{}: free", plain(name));
-    }
+    format!("{}: held by {holders}; {} waiting\n", plain(info.name.as_str()), info.waiting)
 }
 
 #[expect(clippy::disallowed_methods, reason = "it looks again and again")]

@@ -1,5 +1,6 @@
 //! Which lock is wanted, and how.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
@@ -7,6 +8,7 @@ use tenure::{Error, Guard, Lock, Tenure, Wait};
 
 use crate::exit::Exit;
 use crate::time::time;
+use crate::voice::say;
 
 /// How a lock is taken, for all commands that take one.
 #[derive(Args)]
@@ -28,8 +30,8 @@ pub(crate) struct Wish {
     wait: Option<Duration>,
     /// The exit status if the lock is not acquired
     #[arg(short = 'E', long, value_name = "NUMBER", default_value_t = Exit::NotAcquired as u8)]
-    pub(crate) conflict_exit_code: u8,
-    /// How long the lock stays taken if this machine dies; renewed until then
+    conflict_exit_code: u8,
+    /// How long the lock stays taken if nobody renews it, because this machine died for example
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     pub(crate) lease: Duration,
     /// What others should know about it
@@ -60,5 +62,21 @@ impl Wish {
         }
         let wait = self.wait.map_or(Wait::forever(), Wait::within);
         lock.acquire_with(wait).await.map(Some)
+    }
+
+    /// The guard; or the exit status, and it was told why there is none.
+    pub(crate) fn granted(
+        &self,
+        name: &str,
+        acquired: Result<Option<Guard>, Error>,
+    ) -> Result<Guard, ExitCode> {
+        let why = match acquired {
+            Ok(Some(guard)) => return Ok(guard),
+            Ok(None) => format!("`{name}` is held by another"),
+            Err(error) if Exit::of(&error) == Exit::NotAcquired => error.to_string(),
+            Err(error) => return Err(Exit::of(&error).because(&error)),
+        };
+        say(why);
+        Err(ExitCode::from(self.conflict_exit_code))
     }
 }

@@ -4,11 +4,21 @@ use std::fmt::Display;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use tenure::{About, HolderInfo, LockInfo, WaiterInfo};
+use tenure::{About, Handle, HolderInfo, LockInfo, Owner, WaiterInfo};
 
-/// Text of others, on one line of a terminal.
+/// Text of others, on one line of a terminal: what controls it, or hides or reorders text, is
+/// escaped.
 pub(crate) fn plain(text: impl Display) -> String {
-    text.to_string().escape_debug().collect()
+    let mut told = String::new();
+    for c in text.to_string().chars() {
+        match c {
+            // Escaped in Rust, and harmless here.
+            '\'' | '"' | '\\' => told.push(c),
+            // Behind another character, because at the beginning accents would be escaped, too.
+            c => told.extend(format!("x{c}").escape_debug().skip(1)),
+        }
+    }
+    told
 }
 
 /// A time as people say it: two units at most.
@@ -49,9 +59,24 @@ pub(crate) fn lock(info: &LockInfo) -> Value {
             "at_ms": millis(forced.at),
             "by": about(&forced.by),
             "reason": &*forced.reason,
-            "owners": forced.owners.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "owners": owners(&forced.owners),
         })),
     })
+}
+
+/// A hold that was detached, for programs.
+pub(crate) fn handle(handle: &Handle) -> Value {
+    json!({
+        "handle": handle.to_string(),
+        "name": handle.name().as_str(),
+        "owner": handle.owner().to_string(),
+        "fence": handle.fence().value(),
+        "lease_ms": whole_millis(handle.lease().duration()),
+    })
+}
+
+pub(crate) fn owners(owners: &[Owner]) -> Vec<String> {
+    owners.iter().map(ToString::to_string).collect()
 }
 
 fn holder(holder: &HolderInfo) -> Value {
@@ -62,7 +87,7 @@ fn holder(holder: &HolderInfo) -> Value {
         "entries": holder.entries,
         "fence": holder.fence.value(),
         "since_ms": millis(holder.since),
-        "lease_left_ms": u64::try_from(holder.lease_left.as_millis()).unwrap_or(u64::MAX),
+        "lease_left_ms": whole_millis(holder.lease_left),
     })
 }
 
@@ -85,8 +110,11 @@ fn about(about: &About) -> Value {
 }
 
 fn millis(moment: SystemTime) -> u64 {
-    let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    u64::try_from(since).unwrap_or(u64::MAX)
+    whole_millis(moment.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+fn whole_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -95,12 +123,15 @@ mod tests {
 
     #[test]
     fn hostile_text_stays_on_its_line() {
-        for hostile in ["a\nb", "\u{1b}[31mred", "\u{202e}drow", "\u{7}", "\u{200f}"] {
-            let told = plain(hostile);
-            let is_tame = |c: char| !c.is_control() && !('\u{200b}'..='\u{202e}').contains(&c);
-            assert!(told.chars().all(is_tame), "{told:?}");
+        let hidden =
+            ['\u{200b}', '\u{200f}', '\u{2028}', '\u{202e}', '\u{2066}', '\u{61c}', '\u{feff}'];
+        for hostile in hidden.into_iter().chain(['\n', '\r', '\t', '\u{7}', '\u{1b}', '\u{9b}']) {
+            let told = plain(format!("a{hostile}b"));
+            assert!(told.starts_with("a\\") && told.is_ascii(), "{told:?}");
         }
-        assert_eq!(plain("orders/42 ü"), "orders/42 ü");
+        for harmless in ["orders/42 ü", "e\u{301}te\u{301}", "it's \"here\"", r"a\b", "文件"] {
+            assert_eq!(plain(harmless), harmless);
+        }
     }
 
     #[test]

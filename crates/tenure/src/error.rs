@@ -186,6 +186,7 @@ impl std::fmt::Display for WhyLost {
 pub struct Trouble {
     what: Arc<str>,
     outcome: Effect,
+    is_answer: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,17 +198,28 @@ enum Effect {
 impl Trouble {
     /// The store did not do it: refused, or never reached.
     pub fn refused(what: impl Into<Arc<str>>) -> Self {
-        Self { what: what.into(), outcome: Effect::None }
+        Self { what: what.into(), outcome: Effect::None, is_answer: false }
     }
 
     /// No reply: it may have been done, or not.
     pub fn unknown(what: impl Into<Arc<str>>) -> Self {
-        Self { what: what.into(), outcome: Effect::Unknown }
+        Self { what: what.into(), outcome: Effect::Unknown, is_answer: false }
     }
 
     /// Whether the operation may have taken effect.
     pub fn is_unknown(&self) -> bool {
         self.outcome == Effect::Unknown
+    }
+
+    /// The same, and the store itself has said it.
+    #[must_use]
+    pub fn answered(self) -> Self {
+        Self { is_answer: true, ..self }
+    }
+
+    /// Whether the store itself has said it, and so was reached.
+    pub fn is_answer(&self) -> bool {
+        self.is_answer
     }
 
     /// This trouble after an earlier one of the same operation: a later refusal does not undo

@@ -69,7 +69,7 @@ impl fmt::Display for LockName {
 /// Controls, and the characters that reorder or hide the text around them.
 fn is_treacherous(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 impl fmt::Debug for LockName {
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn hostile_names_are_shown_escaped() {
-        let name = LockName::new("a\u{1b}[2J\nb\u{202e}c").unwrap();
-        assert_eq!(name.to_string(), "a\\u{1b}[2J\\u{a}b\\u{202e}c");
+        let name = LockName::new("a\u{1b}[2J\nb\u{202e}c\u{2066}\u{61c}").unwrap();
+        assert_eq!(name.to_string(), "a\\u{1b}[2J\\u{a}b\\u{202e}c\\u{2066}\\u{61c}");
     }
 }

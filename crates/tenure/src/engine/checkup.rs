@@ -26,14 +26,15 @@ pub enum Severity {
     Problem,
 }
 
-#[cfg(any(feature = "local", feature = "redis"))]
 impl Finding {
-    pub(crate) fn fine(topic: &'static str, found: impl Into<String>) -> Self {
+    /// All is well.
+    pub fn fine(topic: &'static str, found: impl Into<String>) -> Self {
         let (found, advice) = (found.into(), String::new());
         Self { topic, severity: Severity::Fine, found, advice }
     }
 
-    pub(crate) fn bad(
+    /// It is not, and this is what to do about it.
+    pub fn bad(
         topic: &'static str,
         severity: Severity,
         found: impl Into<String>,

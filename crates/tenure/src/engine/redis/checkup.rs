@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
 
+use super::permissions::permissions;
 use super::resp::{Command, Reply};
 use super::server::Server;
 use crate::clock;
@@ -16,27 +17,48 @@ const SLOW: Duration = Duration::from_millis(50);
 const SKEWED: Duration = Duration::from_secs(2);
 
 pub(super) async fn checkup(server: &Server) -> Result<Vec<Finding>, Trouble> {
-    let info = info(server).await?;
-    let read = |field: &str| info.get(field).map_or("", String::as_str);
-    let mut findings = vec![version(&read)];
-    findings.push(eviction(&setting(server, "maxmemory-policy").await, read("maxmemory")));
-    findings.push(persistence(read("aof_enabled"), &setting(server, "appendfsync").await));
-    findings.push(replication(read("role"), read("connected_slaves")));
-    findings.push(latency(server).await?);
-    findings.push(skew(server).await?);
+    let mut findings = vec![permissions(server).await?];
+    match info(server).await? {
+        Some(info) => findings.extend(settings(server, &info).await),
+        None => findings.push(Finding::bad(
+            "settings",
+            Severity::Warning,
+            "this user may not run INFO: version, persistence and replication are not known",
+            "ask as another user: a lock needs none of it",
+        )),
+    }
+    findings.push(eviction(
+        &setting(server, "maxmemory-policy").await,
+        &setting(server, "maxmemory").await,
+    ));
+    findings.extend(latency(server).await?);
+    findings.extend(skew(server).await?);
     Ok(findings)
 }
 
-async fn info(server: &Server) -> Result<HashMap<String, String>, Trouble> {
+/// What the server is, from what it tells about itself.
+async fn settings(server: &Server, info: &Info) -> Vec<Finding> {
+    let read = |field: &str| info.get(field).map_or("", String::as_str);
+    let mut findings = vec![version(&read)];
+    findings.push(persistence(read("aof_enabled"), &setting(server, "appendfsync").await));
+    let (role, replicas) = (read("role"), read("connected_slaves"));
+    findings.push(replication(role, replicas));
+    if role == "master" && replicas != "0" {
+        let least = setting(server, "min-replicas-to-write").await;
+        findings.push(split_brain(least, setting(server, "min-replicas-max-lag").await));
+    }
+    findings
+}
+
+type Info = HashMap<String, String>;
+
+/// What the server tells about itself, or none if this user may not ask.
+async fn info(server: &Server) -> Result<Option<Info>, Trouble> {
     let reply = server.commands.ask(&Command::new("INFO")).await?;
-    let text = match &reply {
-        Reply::Error(error) => {
-            return Err(Trouble::refused(format!("the server refuses INFO: {error}")));
-        }
-        reply => reply.text().unwrap_or_default(),
-    };
+    let Some(text) = reply.text() else { return Ok(None) };
     let fields = text.lines().filter_map(|line| line.split_once(':'));
-    Ok(fields.map(|(field, value)| (field.to_owned(), value.trim().to_owned())).collect())
+    let fields = fields.map(|(field, value)| (field.to_owned(), value.trim().to_owned()));
+    Ok(Some(fields.collect()))
 }
 
 /// A setting, or none if this user may not read it.
@@ -75,7 +97,7 @@ fn is_mended(version: &str, mended: &[[u32; 3]]) -> bool {
     }
 }
 
-fn eviction(policy: &Option<String>, maxmemory: &str) -> Finding {
+fn eviction(policy: &Option<String>, maxmemory: &Option<String>) -> Finding {
     match policy.as_deref() {
         None => Finding::bad(
             "eviction",
@@ -84,7 +106,7 @@ fn eviction(policy: &Option<String>, maxmemory: &str) -> Finding {
             "make sure that it is noeviction: locks that are evicted are lost",
         ),
         Some(policy @ "noeviction") => Finding::fine("eviction", policy),
-        Some(policy) if maxmemory == "0" => Finding::bad(
+        Some(policy) if maxmemory.as_deref() == Some("0") => Finding::bad(
             "eviction",
             Severity::Warning,
             format!("maxmemory-policy is {policy}, without a maxmemory so far"),
@@ -136,38 +158,67 @@ fn replication(role: &str, replicas: &str) -> Finding {
     }
 }
 
-async fn latency(server: &Server) -> Result<Finding, Trouble> {
+/// A master that is cut off and does not know it goes on granting, unless it needs its replicas for
+/// that.
+fn split_brain(least: Option<String>, lag: Option<String>) -> Finding {
+    let (Some(least), Some(lag)) = (least, lag) else {
+        return Finding::bad(
+            "split brain",
+            Severity::Warning,
+            "this user may not read min-replicas-to-write",
+            "make sure that it is 1 or more: a master that is cut off must not grant locks",
+        );
+    };
+    // Either of them switches it off.
+    if least == "0" || lag == "0" {
+        return Finding::bad(
+            "split brain",
+            Severity::Warning,
+            format!(
+                "min-replicas-to-write is {least}, min-replicas-max-lag is {lag}: a master that is \
+                 cut off goes on granting locks, while another is made the master"
+            ),
+            "CONFIG SET min-replicas-to-write 1, CONFIG SET min-replicas-max-lag 10, and CONFIG \
+             REWRITE to keep it",
+        );
+    }
+    let found = format!("no lock is granted unless {least} replicas have answered within {lag} s");
+    Finding::fine("split brain", found)
+}
+
+async fn latency(server: &Server) -> Result<Option<Finding>, Trouble> {
     let mut slowest = Duration::ZERO;
     for _ in 0..10 {
         let sent = clock::now();
-        server.commands.ask(&Command::new("PING")).await?;
+        // Refused, it would be answered too fast: the finding on permissions tells.
+        if let Reply::Error(_) = server.commands.ask(&Command::new("PING")).await? {
+            return Ok(None);
+        }
         slowest = slowest.max(clock::now().since(sent));
     }
     let found = format!("the slowest of ten answers took {slowest:.1?}");
     if slowest < SLOW {
-        return Ok(Finding::fine("latency", found));
+        return Ok(Some(Finding::fine("latency", found)));
     }
     let advice =
         "do not use leases below a second; look for slow commands, swapping and the network";
-    Ok(Finding::bad("latency", Severity::Warning, found, advice))
+    Ok(Some(Finding::bad("latency", Severity::Warning, found, advice)))
 }
 
-async fn skew(server: &Server) -> Result<Finding, Trouble> {
+async fn skew(server: &Server) -> Result<Option<Finding>, Trouble> {
     let reply = server.commands.ask(&Command::new("TIME")).await?;
     let parts = reply.array().unwrap_or_default().iter();
     let parts: Vec<u64> = parts.filter_map(|part| part.text()?.parse().ok()).collect();
-    let [seconds, micros] = parts[..] else {
-        return Err(Trouble::refused("the server does not tell the time"));
-    };
+    let [seconds, micros] = parts[..] else { return Ok(None) };
     let theirs = UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_micros(micros);
     let ours = UNIX_EPOCH + Duration::from_micros(clock::both().wall.as_micros());
     let skew = theirs.duration_since(ours).unwrap_or_else(|earlier| earlier.duration());
     let found = format!("the server's clock and ours differ by {skew:.1?}");
     if skew < SKEWED {
-        return Ok(Finding::fine("clock", found));
+        return Ok(Some(Finding::fine("clock", found)));
     }
     let advice = "leases do not depend on it, but the times that are shown do: let both follow NTP";
-    Ok(Finding::bad("clock", Severity::Warning, found, advice))
+    Ok(Some(Finding::bad("clock", Severity::Warning, found, advice)))
 }
 
 #[cfg(test)]

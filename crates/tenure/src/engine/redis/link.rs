@@ -108,7 +108,8 @@ impl Link {
         let greeting = async {
             for command in self.address.greeting() {
                 if let Reply::Error(error) = ask(wire, &command).await? {
-                    return Err(Trouble::refused(format!("could not log in to {place}: {error}")));
+                    let what = format!("could not log in to {place}: {error}");
+                    return Err(Trouble::refused(what).answered());
                 }
             }
             for script in scripts::all() {

@@ -7,7 +7,8 @@
 //! - [`subscriber`]: hears of grants.
 //! - [`server`]: what is asked beyond single operations; [`records`] reads what is told about
 //!   locks; [`keys`] are the names they have there.
-//! - [`trouble`]: what an error means; [`checkup`]: what a server tells about itself.
+//! - [`trouble`]: what an error means; [`checkup`]: what a server tells about itself;
+//!   [`permissions`]: what it lets us do.
 //!
 //! All sockets live on one owned I/O thread, so callers may use any executor or none, and
 //! renewals go on whatever the callers do. Commands, renewals and wake-ups each have a connection
@@ -19,6 +20,7 @@ mod checkup;
 mod keys;
 mod link;
 mod operations;
+mod permissions;
 mod records;
 mod resp;
 mod scripts;
@@ -77,9 +79,11 @@ impl RedisEngine {
     pub async fn connect(url: &str) -> Result<Self, Error> {
         let engine = Self::start(Address::parse(url)?)?;
         let reached = async {
+            // First, because a server that wants a password says so there. To those who come with
+            // scripts and without one it just hangs up.
+            engine.subscriber.first_attempt().await?;
             engine.server.commands.first_attempt().await?;
             engine.server.renewals.first_attempt().await?;
-            engine.subscriber.first_attempt().await?;
             engine.introduce().await
         };
         match reached.await {

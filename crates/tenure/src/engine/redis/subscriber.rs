@@ -91,12 +91,13 @@ impl Subscriber {
 
     async fn subscribe(&self) -> Result<Ear, Trouble> {
         let mut ear = Ear { stream: stream::open(&self.address.place).await?, bytes: Vec::new() };
+        let greeting = self.address.greeting().into_iter().map(|command| ("log in", command));
         let subscribe = Command::new("SUBSCRIBE").arg(&self.channel);
-        for command in self.address.greeting().into_iter().chain([subscribe]) {
+        for (what_for, command) in greeting.chain([("listen", subscribe)]) {
             ear.say(&command).await?;
             if let Reply::Error(error) = ear.next().await? {
-                let place = &self.address.place;
-                return Err(Trouble::refused(format!("could not listen to {place}: {error}")));
+                let what = format!("could not {what_for} to {}: {error}", self.address.place);
+                return Err(Trouble::refused(what).answered());
             }
         }
         Ok(ear)

@@ -38,7 +38,8 @@ pub(super) fn of_server(error: &str) -> Trouble {
         let is_named = code == *it || error.contains(&format!(" -{it} "));
         is_named && !(is_within_script && MIDWAY.contains(it))
     };
-    if REFUSALS.iter().any(is_refusal) { Trouble::refused(what) } else { Trouble::unknown(what) }
+    let is_refused = REFUSALS.iter().any(is_refusal);
+    if is_refused { Trouble::refused(what) } else { Trouble::unknown(what) }.answered()
 }
 
 pub(super) fn is_missing_script(reply: &Reply) -> bool {

@@ -1,0 +1,184 @@
+//! `tenure doctor`: what is wrong with a store, and what to do about it.
+
+use serde_json::Value;
+use tenure_testkit::{Flavor, Server};
+
+use crate::place::{Place, until};
+
+/// What a user needs to work with locks, and no more: as docs/cli.md has it.
+const RIGHTS: &str = "~tenure:* &tenure:wake:* +evalsha +script|load +subscribe +publish +ping \
+                      +time +type +scan +get +set +del +mget +pexpire +hget +hset +hmget +hdel \
+                      +zadd +zrange +zrangebyscore +zrank +zrem";
+
+fn findings(place: &Place) -> Value {
+    let output = place.output(&["doctor", "--json"]);
+    assert!(output.stderr.is_empty(), "{output:?}");
+    let mut told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let list = told["findings"].take();
+    let is_ill = list.as_array().unwrap().iter().any(|it| it["severity"] == "problem");
+    assert_eq!(output.status.code(), Some(i32::from(is_ill)), "{list}");
+    list
+}
+
+/// What is found on a topic, and how bad it is.
+fn finding(findings: &Value, topic: &str) -> (String, String, String) {
+    let found = findings.as_array().unwrap().iter().find(|it| it["topic"] == topic);
+    let found = found.unwrap_or_else(|| panic!("nothing on {topic}: {findings}"));
+    let field = |name: &str| found[name].as_str().unwrap().to_owned();
+    (field("severity"), field("found"), field("advice"))
+}
+
+fn severity(findings: &Value, topic: &str) -> String {
+    finding(findings, topic).0
+}
+
+fn command(server: &Server, line: &str) {
+    let words: Vec<_> = line.split(' ').collect();
+    let reply = server.connect().unwrap().command(&words).unwrap();
+    assert_eq!(reply.text().as_deref(), Some("OK"), "{line}: {reply:?}");
+}
+
+#[test]
+fn a_store_without_a_server_is_tried() {
+    let place = Place::local();
+    let said = place.said(&["doctor"]);
+    let sentence = "a lock was acquired, renewed, waited for, shown and released";
+    assert!(said.starts_with(&format!("fine     operations: {sentence}\n")), "{said}");
+    let findings = findings(&place);
+    for topic in ["operations", "folder", "file system", "space", "store", "clients", "latency"] {
+        assert_eq!(severity(&findings, topic), "fine", "{findings}");
+    }
+    assert_eq!(place.json(&["ls", "--json"])["locks"], Value::Array(Vec::new()), "nothing is left");
+}
+
+#[test]
+fn the_doctor_finds_what_is_wrong() {
+    for flavor in Flavor::wanted() {
+        let mut place = Place::of(Server::builder().flavor(flavor).start());
+        let healthy = findings(&place);
+        for topic in ["operations", "permissions", "eviction", "replication", "latency", "clock"] {
+            assert_eq!(severity(&healthy, topic), "fine", "{flavor}: {healthy}");
+        }
+        assert_eq!(severity(&healthy, "persistence"), "warning", "{flavor}: {healthy}");
+        assert!(healthy.as_array().unwrap().iter().all(|it| it["topic"] != "split brain"));
+        for setting in ["maxmemory-policy allkeys-lru", "maxmemory 100mb"] {
+            command(place.server(), &format!("CONFIG SET {setting}"));
+        }
+        let ill = place.output(&["doctor"]);
+        assert_eq!(ill.status.code(), Some(1));
+        let told = String::from_utf8(ill.stdout).unwrap();
+        let found = "problem  eviction: maxmemory-policy is allkeys-lru: under pressure the server \
+                     throws locks away\n         set maxmemory-policy to noeviction, or use a \
+                     server of its own for locks\n";
+        assert!(told.contains(found), "{flavor}: {told}");
+    }
+}
+
+/// R18: what is refused, and what to grant, on servers old and new.
+#[test]
+fn the_doctor_tells_which_right_is_missing() {
+    for flavor in Flavor::wanted() {
+        let mut place = Place::of(Server::builder().flavor(flavor).start());
+        for right in ["evalsha", "hset", "zadd", "zrank", "publish", "scan", "ping"] {
+            command(place.server(), &format!("ACL SETUSER default +@all -{right}"));
+            let findings = findings(&place);
+            let expected = (
+                "problem".to_owned(),
+                format!("the user default lacks +{right}"),
+                format!("ACL SETUSER default +{right}"),
+            );
+            assert_eq!(finding(&findings, "permissions"), expected, "{flavor}");
+        }
+        // Without these, there is no connection.
+        for right in ["script", "subscribe", "set"] {
+            command(place.server(), &format!("ACL SETUSER default +@all -{right}"));
+            let (severity, found, advice) = finding(&findings(&place), "operations");
+            assert_eq!(severity, "problem");
+            assert!(found.contains("NOPERM") && found.contains(right), "{flavor}: {found}");
+            assert_eq!(advice, "grant this user what docs/cli.md lists, with ACL SETUSER");
+        }
+    }
+}
+
+/// R18: the rights that are documented are enough, and a user with no others is told what it cannot
+/// see.
+#[test]
+fn the_rights_that_are_documented_are_enough() {
+    for flavor in Flavor::wanted() {
+        let mut place = Place::of(Server::builder().flavor(flavor).start());
+        let rights = format!("ACL SETUSER default resetkeys resetchannels -@all {RIGHTS}");
+        command(place.server(), &rights);
+        let findings = findings(&place);
+        for topic in ["operations", "permissions", "latency", "clock"] {
+            assert_eq!(severity(&findings, topic), "fine", "{flavor}: {findings}");
+        }
+        for topic in ["settings", "eviction"] {
+            assert_eq!(severity(&findings, topic), "warning", "{flavor}: {findings}");
+        }
+        place.said(&["acquire", "-s", "x"]);
+        assert!(place.said(&["ls"]).contains("read-write lock"));
+        assert_eq!(place.code(&["run", "-x", "-w", "20ms", "x", "--", "true"]), 75);
+        place.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
+    }
+    let documented = include_str!("../../../../docs/cli.md");
+    let documented = documented.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(documented.contains(RIGHTS), "docs/cli.md does not list {RIGHTS}");
+}
+
+/// R18: a master that would go on alone is told from one that would not.
+#[test]
+fn the_doctor_looks_for_split_brain() {
+    for flavor in Flavor::wanted() {
+        let (mut master, _replica) = master_and_replica(flavor);
+        let alone = findings(&master);
+        assert_eq!(severity(&alone, "replication"), "warning", "{flavor}: {alone}");
+        let (severity, found, advice) = finding(&alone, "split brain");
+        let settings =
+            "min-replicas-to-write is 0, min-replicas-max-lag is 10: a master that is cut";
+        assert!(severity == "warning" && found.starts_with(settings), "{flavor}: {found}");
+        for line in advice.split(", ").filter(|part| part.starts_with("CONFIG SET ")) {
+            command(master.server(), line);
+        }
+        until("followed", || replication(&mut master).contains("min_slaves_good_slaves:1"));
+        let (severity, found, _) = finding(&findings(&master), "split brain");
+        let expected = "no lock is granted unless 1 replicas have answered within 10 s";
+        assert_eq!((&*severity, &*found), ("fine", expected), "{flavor}");
+        command(master.server(), "CONFIG SET min-replicas-max-lag 0");
+        assert_eq!(finding(&findings(&master), "split brain").0, "warning", "switched off by it");
+    }
+}
+
+/// R18: a master with too few replicas, and a replica, grant nothing, and the doctor tells why.
+#[test]
+fn a_server_that_cannot_grant_is_told() {
+    for flavor in Flavor::wanted() {
+        let (mut master, replica) = master_and_replica(flavor);
+        let (severity, found, advice) = finding(&findings(&replica), "operations");
+        assert!(severity == "problem" && found.contains("READONLY"), "{flavor}: {found}");
+        assert_eq!(advice, "this is a replica: connect to the master");
+
+        command(master.server(), "CONFIG SET min-replicas-to-write 2");
+        let refused = master.refused(69, &["run", "x", "--", "echo", "no"]);
+        assert!(refused.contains("NOREPLICAS"), "{flavor}: {refused}");
+        let (severity, found, advice) = finding(&findings(&master), "operations");
+        assert!(severity == "problem" && found.contains("NOREPLICAS"), "{flavor}: {found}");
+        assert!(advice.starts_with("too few replicas follow this master"), "{flavor}: {advice}");
+    }
+}
+
+/// A server, and another that follows it.
+fn master_and_replica(flavor: Flavor) -> (Place, Place) {
+    // A replica is served at once; usually a master waits for others to come.
+    let server = Server::builder().flavor(flavor).arg("--repl-diskless-sync-delay", "0").on_port();
+    let (mut master, mut replica) = (Place::of(server.clone().start()), Place::of(server.start()));
+    let port = master.server().port().unwrap();
+    command(replica.server(), &format!("REPLICAOF 127.0.0.1 {port}"));
+    until("a replica", || replication(&mut replica).contains("master_link_status:up"));
+    until("counted", || replication(&mut master).contains("state=online"));
+    (master, replica)
+}
+
+fn replication(place: &mut Place) -> String {
+    let mut connection = place.server().connect().unwrap();
+    connection.command(&["INFO", "replication"]).unwrap().text().unwrap()
+}

@@ -1,0 +1,153 @@
+//! `tenure ls`, `show` and `watch`.
+
+use std::io::{BufRead, BufReader};
+use std::process::{ChildStdout, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::place::{Holder, Place, WAITS};
+
+on_every_store! {
+    locks_are_listed,
+    a_lock_is_shown,
+    changes_are_followed,
+    hostile_names_do_nothing_to_a_terminal,
+}
+
+/// R29: who holds what, for people and for programs.
+fn locks_are_listed(place: &Place) {
+    assert_eq!(place.json(&["ls", "--json"]), json!({ "locks": [] }));
+    place.said(&["acquire", "--note", "migration 7", "deploy/a"]);
+    place.said(&["acquire", "--limit", "3", "deploy/b"]);
+    place.said(&["acquire", "other"]);
+    let list = place.said(&["ls", "deploy/"]);
+    let lines: Vec<_> = list.lines().collect();
+    let head: Vec<_> =
+        lines[0].split("  ").map(str::trim).filter(|word| !word.is_empty()).collect();
+    let words = ["NAME", "KIND", "HOLDER", "HELD FOR", "LEASE LEFT", "WAITERS", "FENCE"];
+    assert_eq!((lines.len(), &head[..]), (3, &words[..]), "{list}");
+    assert!(lines[1].contains("deploy/a") && lines[1].contains("(migration 7)"), "{list}");
+    assert!(lines[2].contains("deploy/b") && lines[2].contains("semaphore"), "{list}");
+    let some = place.json(&["ls", "--json", "--limit", "2"]);
+    let names: Vec<_> = some["locks"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["deploy/a", "deploy/b"]);
+}
+
+/// R14, R29: who holds it, since when, from where, with which note, and who waits.
+fn a_lock_is_shown(place: &Place) {
+    assert_eq!(place.said(&["show", "x"]), "x: free\n");
+    let free = json!({
+        "name": "x", "kind": null, "limit": 0, "holders": [], "waiting": 0, "waiters": [],
+        "forced": null,
+    });
+    assert_eq!(place.json(&["show", "--json", "x"]), free);
+    let note = ["run", "--note", "migration 7", "--lease", "20s", "x", "--", "sh", "-c", WAITS];
+    let holder = Holder::start(place, &note);
+    let mut waiting =
+        place.tenure(&["run", "--note", "me too", "x", "--", "true"]).spawn().unwrap();
+    place.until_waiting("x", 1);
+
+    let lock = place.json(&["show", "--json", "x"]);
+    assert_eq!((&lock["kind"], &lock["limit"]), (&"mutex".into(), &1.into()));
+    let held = &lock["holders"][0];
+    assert_eq!(held["about"]["note"], "migration 7");
+    assert_eq!(held["about"]["program"], "tenure");
+    assert!(held["about"]["host"].is_string() && held["about"]["pid"].is_u64(), "{lock}");
+    assert_eq!((&held["permits"], &held["entries"]), (&1.into(), &1.into()));
+    assert!(held["fence"].as_u64().unwrap() > 1_700_000_000_000_000, "{lock}");
+    assert!(held["since_ms"].as_u64().unwrap() > 1_700_000_000_000, "{lock}");
+    assert!((1..=20_000).contains(&held["lease_left_ms"].as_u64().unwrap()), "{lock}");
+    let waiter = &lock["waiters"][0];
+    assert_eq!((&waiter["about"]["note"], &waiter["permits"]), (&"me too".into(), &1.into()));
+    assert_eq!(waiter["about"]["pid"], waiting.id());
+
+    let shown = place.said(&["show", "x"]);
+    let lines: Vec<_> = shown.lines().collect();
+    assert_eq!(lines[0], "x: mutex, limit 1");
+    assert!(lines[1].starts_with("  held by tenure[") && lines[1].ends_with("(migration 7)"));
+    assert!(lines[2].starts_with("    since ") && lines[2].contains(" ago, lease left 1"));
+    let owner = held["owner"].as_str().unwrap();
+    assert_eq!(lines[3], format!("    owner {owner}, fence {}, permits 1", held["fence"]));
+    assert_eq!(lines[4], "  1 waiting");
+    assert!(lines[5].starts_with("    1. tenure[") && lines[5].contains("(me too), for "));
+    holder.stop();
+    assert!(waiting.wait().unwrap().success());
+}
+
+/// R29: changes are told as they come.
+fn changes_are_followed(place: &Place) {
+    let watch = |form: &[&str]| {
+        let arguments = [&["watch", "--interval", "20ms"], form, &["jobs/"]].concat();
+        let mut child = place.tenure(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = Lines(BufReader::new(child.stdout.take().unwrap()));
+        (child, lines)
+    };
+    let (mut people, mut sentences) = watch(&[]);
+    let (mut programs, mut objects) = watch(&["--json"]);
+    let handle = place.said(&["acquire", "--note", "run 7", "jobs/a"]);
+    let line = sentences.next();
+    assert!(line.starts_with("jobs/a: held by tenure[") && line.contains("(run 7)"), "{line}");
+    assert!(line.ends_with("; 0 waiting\n"), "{line}");
+    let object: Value = serde_json::from_str(&objects.next()).unwrap();
+    assert_eq!((&object["name"], &object["kind"]), (&"jobs/a".into(), &"mutex".into()));
+    assert_eq!(object["holders"][0]["about"]["note"], "run 7");
+
+    place.said(&["acquire", "other"]);
+    place.said(&["release", handle.trim()]);
+    assert_eq!(sentences.next(), "jobs/a: free\n");
+    let object: Value = serde_json::from_str(&objects.next()).unwrap();
+    assert_eq!(object, json!({ "name": "jobs/a", "kind": null, "holders": [], "waiting": 0 }));
+    for watching in [&mut people, &mut programs] {
+        watching.kill().unwrap();
+        watching.wait().unwrap();
+    }
+}
+
+struct Lines(BufReader<ChildStdout>);
+
+impl Lines {
+    fn next(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line
+    }
+}
+
+/// Names and notes of others are hostile text: they must not move the cursor, forge a line, or turn
+/// text around.
+fn hostile_names_do_nothing_to_a_terminal(place: &Place) {
+    let name = "x\u{1b}[2J\u{202e}\u{2066}\u{61c}\ny";
+    let note = "a\r\u{7}\u{9b}\u{200b}b\u{2028}";
+    let is_tame = |c: char| c == '\n' || c.is_ascii_graphic() || c == ' ';
+    let tame = |told: &str| {
+        assert!(told.chars().all(is_tame), "{told:?}");
+        assert!(told.contains(r"x\u{1b}[2J\u{202e}\u{2066}\u{61c}"), "{told:?}");
+    };
+    let handle = place.said(&["acquire", "--note", note, name]);
+    tame(&place.said(&["ls"]));
+    tame(&place.said(&["show", name]));
+    let list = place.json(&["ls", "--json"]);
+    assert_eq!(list["locks"][0]["name"], name, "programs get it as it is");
+    assert_eq!(list["locks"][0]["holders"][0]["about"]["note"], note);
+    let mut watching = place.tenure(&["watch"]).stdout(Stdio::piped()).spawn().unwrap();
+    tame(&Lines(BufReader::new(watching.stdout.take().unwrap())).next());
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+
+    tame(&place.refused(75, &["run", "-n", name, "--", "true"]));
+    tame(&place.refused(75, &["run", "-w", "20ms", name, "--", "true"]));
+    tame(&place.refused(75, &["acquire", "-n", name]));
+    tame(&place.refused(64, &["run", "-s", "-n", name, "--", "true"]));
+    place.said(&["release", handle.trim()]);
+    tame(&place.refused(76, &["release", handle.trim()]));
+    tame(&place.refused(76, &["renew", handle.trim()]));
+    tame(&place.refused(75, &["release", "--force", name, "--reason", "r", "--yes"]));
+    tame(&place.refused(0, &["run", "-v", name, "--", "true"]));
+    tame(&place.refused(127, &["run", "y", "--", name]));
+
+    let mut holder = Holder::start(place, &["run", name, "--", "sh", "-c", WAITS]);
+    place.said(&["release", "--force", name, "--reason", name, "--yes"]);
+    tame(&holder.sentence());
+    assert_eq!(holder.end(), (76, String::new()));
+    tame(&place.said(&["show", name]));
+}

@@ -1,0 +1,19 @@
+//! The command as a user types it: real processes, on a store without a server and on a real Redis.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[macro_use]
+mod place;
+
+mod detached;
+mod doctor;
+mod election;
+mod eyes;
+mod fight;
+mod loss;
+mod pipes;
+mod run;
+mod screen;
+mod sharing;
+mod terminal;
+mod url;

@@ -1,0 +1,88 @@
+//! Output that nobody reads, or that cannot be written, and paper.
+
+use std::process::{Command, Output};
+
+use crate::place::{Place, tenure, until};
+
+on_every_store! {
+    a_reader_that_has_left_ends_the_command_quietly,
+    a_handle_that_nobody_reads_holds_nothing,
+    a_command_is_looked_after_though_nobody_listens,
+}
+
+/// A command whose output goes to somebody who has left, as `head` does.
+fn into_the_void(mut command: Command) -> Output {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let child = command.stdout(writer).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    drop(command);
+    child.wait_with_output().unwrap()
+}
+
+fn a_reader_that_has_left_ends_the_command_quietly(place: &Place) {
+    place.said(&["acquire", "x"]);
+    for arguments in [
+        &["ls"][..],
+        &["ls", "--json"],
+        &["show", "x"],
+        &["watch"],
+        &["doctor"],
+        &["man"],
+        &["completions", "bash"],
+        &["acquire", "y"],
+        &["release", "--force", "x", "--reason", "r", "--yes"],
+    ] {
+        let output = into_the_void(place.tenure(arguments));
+        assert_eq!(output.status.code(), Some(128 + 13), "{arguments:?}: {output:?}");
+        assert!(output.stderr.is_empty(), "{arguments:?}: {output:?}");
+    }
+    let help = into_the_void(place.tenure(&["--help"]));
+    assert!(help.stderr.is_empty(), "{help:?}");
+}
+
+fn a_handle_that_nobody_reads_holds_nothing(place: &Place) {
+    into_the_void(place.tenure(&["acquire", "x"]));
+    assert_eq!(place.said(&["show", "x"]), "x: free\n");
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = place.tenure(&["acquire", "x"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(74));
+    let told = String::from_utf8(output.stderr).unwrap();
+    let sentence = "tenure: could not write to standard output: No space left on device";
+    assert!(told.starts_with(sentence), "{told}");
+    assert_eq!(place.said(&["show", "x"]), "x: free\n");
+}
+
+/// Talk that cannot be said must not keep a command from being ended in time.
+fn a_command_is_looked_after_though_nobody_listens(place: &Place) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = place.tenure(&["run", "-v", "x", "--", "sleep", "60"]);
+    let mut child = command.stderr(writer).spawn().unwrap();
+    until("held", || place.said(&["show", "x"]).contains("held by"));
+    place.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
+    assert_eq!(child.wait().unwrap().code(), Some(76));
+}
+
+/// `tenure run … | head`: what the command gets when its reader leaves is its own affair.
+#[test]
+fn the_commands_own_pipe_is_its_own() {
+    let place = Place::local();
+    let output = into_the_void(place.tenure(&["run", "x", "--", "sh", "-c", "yes; exit 3"]));
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+}
+
+#[test]
+fn shells_and_readers_get_their_paper() {
+    let said = |arguments: &[&str]| {
+        let output = tenure(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let (code, text) = said(&["completions", shell]);
+        assert!(code == Some(0) && text.contains("conflict-exit-code"), "{shell}");
+    }
+    assert!(said(&["man"]).1.contains(".TH"));
+    assert!(said(&["man", "run"]).1.contains("kill\\-after"));
+    let missing = "tenure: there is no such subcommand: see `tenure --help`\n".to_owned();
+    assert_eq!(said(&["man", "nothing"]), (Some(64), missing));
+}

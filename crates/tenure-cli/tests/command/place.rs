@@ -1,0 +1,207 @@
+//! A store of the test's own, and the command on it.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+use tenure_testkit::Server;
+
+/// Makes tests of cases: each runs on a store without a server, and on a real Redis.
+macro_rules! on_every_store {
+    ($($case:ident),+ $(,)?) => {
+        mod local {
+            $(#[test] fn $case() { super::$case(&crate::place::Place::local()); })+
+        }
+        mod redis {
+            $(#[test] fn $case() { super::$case(&crate::place::Place::redis()); })+
+        }
+    };
+}
+
+/// A command that holds its lock until it is ended.
+pub(crate) const WAITS: &str = "echo held; exec sleep 60";
+
+/// A store of the test's own.
+pub(crate) struct Place {
+    pub(crate) url: String,
+    store: Store,
+}
+
+enum Store {
+    Folder(#[expect(dead_code, reason = "the folder goes with it")] TempDir),
+    Server(Server),
+}
+
+impl Place {
+    pub(crate) fn local() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("local://{}/store", folder.path().display());
+        Self { url, store: Store::Folder(folder) }
+    }
+
+    pub(crate) fn redis() -> Self {
+        Self::of(Server::start())
+    }
+
+    pub(crate) fn of(server: Server) -> Self {
+        Self { url: server.url(), store: Store::Server(server) }
+    }
+
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.store, Store::Folder(_))
+    }
+
+    pub(crate) fn server(&mut self) -> &mut Server {
+        match &mut self.store {
+            Store::Server(server) => server,
+            Store::Folder(_) => panic!("there is no server"),
+        }
+    }
+
+    pub(crate) fn tenure(&self, arguments: &[&str]) -> Command {
+        let mut command = tenure(arguments);
+        command.env("TENURE_URL", &self.url);
+        command
+    }
+
+    pub(crate) fn output(&self, arguments: &[&str]) -> Output {
+        self.tenure(arguments).output().unwrap()
+    }
+
+    pub(crate) fn code(&self, arguments: &[&str]) -> i32 {
+        self.output(arguments).status.code().unwrap()
+    }
+
+    /// What a command that must succeed, without a word of talk, printed.
+    pub(crate) fn said(&self, arguments: &[&str]) -> String {
+        let output = self.output(arguments);
+        assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.said(arguments)).unwrap()
+    }
+
+    /// What a command that must fail like this, without data, told.
+    pub(crate) fn refused(&self, code: i32, arguments: &[&str]) -> String {
+        let output = self.output(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// Waits until so many wait for a lock.
+    pub(crate) fn until_waiting(&self, name: &str, count: u64) {
+        until("waiting", || self.json(&["show", "--json", name])["waiting"] == count);
+    }
+
+    /// The owner of a lock.
+    pub(crate) fn owner(&self, name: &str) -> String {
+        let lock = self.json(&["show", "--json", name]);
+        lock["holders"][0]["owner"].as_str().unwrap().to_owned()
+    }
+}
+
+/// The command, without a store.
+pub(crate) fn tenure(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    command.env_remove("TENURE_URL").env_remove("REDIS_URL").stdin(Stdio::null()).args(arguments);
+    command
+}
+
+/// A command that holds its lock: it has said so.
+pub(crate) struct Holder {
+    child: Child,
+    /// What it prints from now on.
+    output: BufReader<ChildStdout>,
+    /// What it says.
+    talk: BufReader<ChildStderr>,
+}
+
+impl Holder {
+    pub(crate) fn start(place: &Place, arguments: &[&str]) -> Self {
+        Self::begin(&mut place.tenure(arguments))
+    }
+
+    pub(crate) fn begin(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let talk = BufReader::new(child.stderr.take().unwrap());
+        let mut holder = Self { child, output, talk };
+        if holder.line() != "held\n" {
+            panic!("{:?}", holder.end());
+        }
+        holder
+    }
+
+    /// Sends it a signal, and not to what it has started.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Its exit status, and what it told.
+    pub(crate) fn end(mut self) -> (i32, String) {
+        let mut talk = String::new();
+        self.talk.read_to_string(&mut talk).unwrap();
+        (self.child.wait().unwrap().code().unwrap(), talk)
+    }
+
+    /// Asks it to end.
+    pub(crate) fn stop(self) {
+        self.signal(Signal::TERM);
+        assert_eq!(self.end(), (128 + 15, String::new()));
+    }
+
+    /// Kills it on the spot. What it has started lives on.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// The next line that it prints.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// The next sentence that it says.
+    pub(crate) fn sentence(&mut self) -> String {
+        let mut line = String::new();
+        self.talk.read_line(&mut line).unwrap();
+        line
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test judges by its own clock")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// Waits until it is so.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    assert!(becomes_so(&mut is_so), "never {what}");
+}
+
+/// Whether it is so within a time in which everything that comes has come.
+#[expect(clippy::disallowed_methods, reason = "the test looks again and again")]
+pub(crate) fn becomes_so(mut is_so: impl FnMut() -> bool) -> bool {
+    let started = now();
+    while !is_so() {
+        if started.elapsed() > Duration::from_secs(20) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+/// Whether a process is there. One that has ended, and that nobody has asked for, is as good as
+/// gone.
+pub(crate) fn is_alive(pid: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}

@@ -1,0 +1,74 @@
+//! A terminal with somebody before it.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::place::{Place, becomes_so};
+
+/// What is typed, and what is seen.
+pub(crate) struct Screen {
+    keyboard: File,
+    seen: Arc<Mutex<String>>,
+    slave: OwnedFd,
+}
+
+impl Screen {
+    pub(crate) fn new() -> Self {
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&terminal).unwrap();
+        unlockpt(&terminal).unwrap();
+        let name = ptsname(&terminal, Vec::new()).unwrap();
+        let slave = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+        // Wide enough for every line.
+        let size = Winsize { ws_row: 24, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&slave, size).unwrap();
+        let keyboard = File::from(terminal);
+        let seen = Arc::new(Mutex::new(String::new()));
+        let (mut light, eye) = (keyboard.try_clone().unwrap(), seen.clone());
+        std::thread::spawn(move || {
+            let mut bytes = [0; 1024];
+            while let Ok(count @ 1..) = light.read(&mut bytes) {
+                eye.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        });
+        Self { keyboard, seen, slave }
+    }
+
+    /// The end to which a program is connected.
+    pub(crate) fn end(&self) -> OwnedFd {
+        self.slave.try_clone().unwrap()
+    }
+
+    /// Starts a program in a session that has this terminal, with the command on its PATH.
+    pub(crate) fn session(&self, place: &Place, words: &[&str]) -> Child {
+        let command = std::path::Path::new(env!("CARGO_BIN_EXE_tenure"));
+        let path = std::env::var("PATH").unwrap();
+        let path = format!("{}:{path}", command.parent().unwrap().display());
+        let mut session = Command::new("setsid");
+        session.args(["--ctty", "--wait"]).args(words);
+        session.env("PATH", path).env("PS1", "$ ").env("TERM", "xterm").env_remove("ENV");
+        session.env("TENURE_URL", &place.url).env_remove("REDIS_URL");
+        session.stdin(self.end()).stdout(self.end()).stderr(self.end()).spawn().unwrap()
+    }
+
+    pub(crate) fn press(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    pub(crate) fn seen(&self) -> String {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// Waits until this is to be seen.
+    pub(crate) fn until(&self, text: &str) {
+        let is_seen = becomes_so(|| self.seen().contains(text));
+        assert!(is_seen, "{text:?} is not seen, but {:?}", self.seen());
+    }
+}

@@ -1,0 +1,254 @@
+//! The command at a terminal.
+
+use std::process::Stdio;
+
+use crate::place::{Holder, Place, WAITS, is_alive, until};
+use crate::screen::Screen;
+
+on_every_store! {
+    a_waiting_command_tells_who_is_ahead,
+    a_waiting_candidate_tells_who_leads,
+    a_plain_terminal_gets_plain_words,
+    a_forced_release_is_typed_at_the_terminal,
+    an_interrupt_reaches_the_command,
+    a_job_is_stopped_and_continued,
+    a_job_with_other_input_is_stopped_too,
+    a_waiting_command_is_stopped_and_continued,
+    a_job_without_a_shell_is_not_stopped,
+    a_script_keeps_its_terminal,
+    a_script_is_stopped_as_a_whole,
+}
+
+/// A command that waits for `x`, with its talk on the screen.
+fn waiting(place: &Place, screen: &Screen, variables: &[(&str, &str)]) -> std::process::Child {
+    waiting_to("run", place, screen, variables)
+}
+
+fn waiting_to(
+    subcommand: &str,
+    place: &Place,
+    screen: &Screen,
+    variables: &[(&str, &str)],
+) -> std::process::Child {
+    let mut command = place.tenure(&[subcommand, "x", "--", "echo", "ran"]);
+    command.env("TERM", "xterm").env_remove("NO_COLOR").envs(variables.iter().copied());
+    command.stdout(Stdio::piped()).stderr(screen.end()).spawn().unwrap()
+}
+
+fn ran(child: std::process::Child) {
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"ran\n"[..]));
+}
+
+/// R28: who holds it and who is ahead, on one line that goes when the lock is there.
+fn a_waiting_command_tells_who_is_ahead(place: &Place) {
+    let note = "migration\u{202e}\u{1b}[31m 7";
+    let handle = place.said(&["acquire", "--note", note, "x"]);
+    let (first, second) = (Screen::new(), Screen::new());
+    let early = waiting(place, &first, &[]);
+    place.until_waiting("x", 1);
+    let late = waiting(place, &second, &[("NO_COLOR", "1")]);
+    first.until("next in line");
+    second.until("1 ahead in line");
+    for seen in [first.seen(), second.seen()] {
+        assert!(
+            seen.contains("waiting for `x`, ") && seen.contains(": held by tenure["),
+            "{seen:?}"
+        );
+        assert!(seen.contains(r"(migration\u{202e}\u{1b}[31m 7) for "), "{seen:?}");
+        assert!(!has_colour(&seen), "{seen:?}");
+    }
+    place.said(&["release", handle.trim()]);
+    ran(early);
+    ran(late);
+}
+
+fn a_waiting_candidate_tells_who_leads(place: &Place) {
+    let leader =
+        Holder::start(place, &["elect", "--candidate", "one", "x", "--", "sh", "-c", WAITS]);
+    let screen = Screen::new();
+    let candidate = waiting_to("elect", place, &screen, &[]);
+    screen.until("waiting for `x`, next in line: held by tenure[");
+    screen.until("(one) for ");
+    leader.stop();
+    ran(candidate);
+}
+
+/// Whether text is coloured or bold: an escape sequence that ends with an m.
+fn has_colour(text: &str) -> bool {
+    text.split("\u{1b}[").skip(1).any(|rest| {
+        rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').starts_with('m')
+    })
+}
+
+/// No colour where none is wanted, and no escape sequence at all where none is understood.
+fn a_plain_terminal_gets_plain_words(place: &Place) {
+    let handle = place.said(&["acquire", "x"]);
+    let screen = Screen::new();
+    let dumb = waiting(place, &screen, &[("TERM", "dumb")]);
+    screen.until("waiting for `x`, next in line: held by tenure[");
+    assert!(!screen.seen().contains('\u{1b}'), "{:?}", screen.seen());
+    place.said(&["release", handle.trim()]);
+    ran(dumb);
+    for (variable, value, is_plain) in
+        [("TERM", "xterm", false), ("TERM", "dumb", true), ("NO_COLOR", "1", true)]
+    {
+        let screen = Screen::new();
+        let mut command = place.tenure(&["run", "--help"]);
+        command.env("TERM", "xterm").env_remove("NO_COLOR").env(variable, value);
+        command.stdout(screen.end()).spawn().unwrap().wait().unwrap();
+        screen.until("Print help");
+        assert_eq!(has_colour(&screen.seen()), !is_plain, "{variable}={value}");
+    }
+}
+
+/// R13: the name of what is taken away is typed once more.
+fn a_forced_release_is_typed_at_the_terminal(place: &Place) {
+    let handle = place.said(&["acquire", "deploy/a"]);
+    let script = "tenure release --force deploy/a --reason 'it hung'; echo code=$?";
+    for (typed, code) in [("deploy/b\n", "code=64"), ("\n", "code=64"), ("deploy/a\n", "code=0")] {
+        assert_eq!(place.code(&["renew", handle.trim()]), 0, "it is held so far");
+        let mut screen = Screen::new();
+        let mut session = screen.session(place, &["sh", "-c", script]);
+        screen.until("tenure: this takes `deploy/a` away from its holder; type its name:");
+        screen.press(typed);
+        screen.until(code);
+        session.wait().unwrap();
+        let is_refused = screen.seen().contains("nothing was done: the name was not confirmed");
+        assert_eq!(is_refused, code != "code=0", "{:?}", screen.seen());
+    }
+    assert_eq!(place.code(&["renew", handle.trim()]), 76);
+}
+
+/// R28: ^C goes to the command, and the status is that of a command without a lock.
+fn an_interrupt_reaches_the_command(place: &Place) {
+    let mut screen = Screen::new();
+    let mut session = screen.session(place, &["sh", "-i"]);
+    screen.press("tenure run x -- sh -c 'echo st''arted; exec sleep 60'; echo code=$?\n");
+    screen.until("started");
+    screen.press("\u{3}");
+    screen.until("code=130");
+    assert_eq!(place.said(&["show", "x"]), "x: free\n");
+    // A command that catches it goes on, and so does the lock.
+    let script = "trap \"echo cau''ght; exit 5\" INT; echo re''ady; while :; do sleep 0.02; done";
+    screen.press(&format!(
+        "tenure run x -- sh -c '{}'; echo code=$?\n",
+        script.replace("''", "\"\"")
+    ));
+    screen.until("ready");
+    screen.press("\u{3}");
+    screen.until("caught");
+    screen.until("code=5");
+    screen.press("exit\n");
+    session.wait().unwrap();
+}
+
+/// The process that has told its id, as in `pid=12.`
+fn pid(screen: &Screen) -> String {
+    screen.until(".\r\n");
+    let seen = screen.seen();
+    seen.rsplit("pid=").next().unwrap().split('.').next().unwrap().to_owned()
+}
+
+/// R28: ^Z stops the command and `tenure`, and the shell is there; `fg` continues both.
+fn a_job_is_stopped_and_continued(place: &Place) {
+    let mut screen = Screen::new();
+    let mut session = screen.session(place, &["sh", "-i"]);
+    screen.press("tenure run x -- sh -c 'echo pi''d=$$.; read line; echo got $line; exit 5'\n");
+    let pid = pid(&screen);
+    let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    screen.press("\u{1a}");
+    until("stopped", || state().contains(") T "));
+    screen.press("echo shell is he''re\n");
+    screen.until("shell is here");
+    assert!(place.said(&["show", "x"]).contains("held by"), "it is held for its lease");
+    screen.press("fg\n");
+    until("continued", || !state().contains(") T "));
+    screen.press("a line\n");
+    screen.until("got a line");
+    screen.press("echo code=$?\n");
+    screen.until("code=5");
+    assert!(!is_alive(&pid));
+    screen.press("exit\n");
+    session.wait().unwrap();
+}
+
+/// Also a command that does not read from the terminal must not run on while nobody renews its
+/// lock.
+fn a_job_with_other_input_is_stopped_too(place: &Place) {
+    let mut screen = Screen::new();
+    let mut session = screen.session(place, &["sh", "-i"]);
+    screen.press("tenure run x -- sh -c 'echo pi''d=$$.; exec sleep 60' < /dev/null\n");
+    let pid = pid(&screen);
+    let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    screen.press("\u{1a}");
+    screen.until("Stopped");
+    assert!(state().contains(") T "), "{}", state());
+    screen.press("fg\n");
+    until("continued", || !state().contains(") T "));
+    screen.press("\u{3}");
+    screen.press("echo code=$?\n");
+    screen.until("code=130");
+    screen.press("exit\n");
+    session.wait().unwrap();
+}
+
+/// Stopped while it waits, it waits on when it is continued.
+fn a_waiting_command_is_stopped_and_continued(place: &Place) {
+    let handle = place.said(&["acquire", "x"]);
+    let mut screen = Screen::new();
+    let mut session = screen.session(place, &["sh", "-i"]);
+    screen.press("tenure run x -- echo ra''n\n");
+    screen.until("next in line");
+    screen.press("\u{1a}");
+    screen.until("Stopped");
+    screen.press("fg\n");
+    place.said(&["release", handle.trim()]);
+    screen.until("ran\r\n");
+    screen.press("exit\n");
+    session.wait().unwrap();
+}
+
+/// A script without job control goes on after the command with the terminal that it had.
+fn a_script_keeps_its_terminal(place: &Place) {
+    let mut screen = Screen::new();
+    let script = "tenure run x -- sh -c 'read one; echo first $one'; read two; echo second $two";
+    let mut session = screen.session(place, &["sh", "-c", script]);
+    screen.press("a\n");
+    screen.until("first a");
+    screen.press("b\n");
+    screen.until("second b");
+    assert!(session.wait().unwrap().success());
+}
+
+/// Where no shell could continue it, ^Z does nothing, as without `tenure`.
+fn a_job_without_a_shell_is_not_stopped(place: &Place) {
+    let mut screen = Screen::new();
+    let words = ["tenure", "run", "x", "--", "sh", "-c", "echo ready; read line; echo got $line"];
+    let mut session = screen.session(place, &words);
+    screen.until("ready");
+    screen.press("\u{1a}");
+    screen.until("^Z");
+    screen.press("a line\n");
+    screen.until("got a line");
+    assert!(session.wait().unwrap().success());
+}
+
+/// ^Z stops also the script that runs the command, so that the shell is there.
+fn a_script_is_stopped_as_a_whole(place: &Place) {
+    let mut screen = Screen::new();
+    let mut session = screen.session(place, &["sh", "-i"]);
+    let script =
+        "tenure run x -- sh -c \"echo re\"\"ady; read line; echo got \\$line\"; echo af\"\"ter";
+    screen.press(&format!("sh -c '{script}'\n"));
+    screen.until("ready");
+    screen.press("\u{1a}");
+    screen.until("Stopped");
+    screen.press("echo shell is he''re\n");
+    screen.until("shell is here");
+    screen.press("fg\na line\n");
+    screen.until("got a line");
+    screen.until("after");
+    screen.press("exit\n");
+    session.wait().unwrap();
+}

@@ -1,0 +1,108 @@
+//! Where the store is, and who is told.
+
+use tenure_testkit::Server;
+
+use crate::place::{Place, tenure};
+
+on_every_store! { a_command_within_a_command_has_the_same_store }
+
+/// A `tenure` that is run by a script under a lock keeps out whom its caller keeps out.
+fn a_command_within_a_command_has_the_same_store(place: &Place) {
+    let inner = [env!("CARGO_BIN_EXE_tenure"), "run", "-n", "x", "--", "echo", "no"];
+    assert_eq!(place.code(&[&["run", "x", "--"], &inner[..]].concat()), 75);
+    let mut outer = tenure(&[&["run", "--url", &place.url, "x", "--"], &inner[..]].concat());
+    assert_eq!(outer.output().unwrap().status.code(), Some(75), "--url is passed on as well");
+    let show = place.said(&["run", "x", "--", "sh", "-c", "echo $TENURE_URL"]);
+    assert_eq!(show.trim(), place.url);
+}
+
+/// The password stays with the command; what runs under the lock learns where the store is, and no
+/// more.
+#[test]
+fn a_command_learns_of_its_store_and_not_the_password() {
+    let mut place = Place::of(Server::builder().on_port().arg("--requirepass", "secret").start());
+    let open = place.url.clone();
+    place.url = open.replace("redis://", "redis://:secret@");
+    let script = "echo $TENURE_URL; env | grep -c secret";
+    let output = place.output(&["run", "x", "--", "sh", "-c", script]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{open}\n0\n"));
+    let output = place.output(&["elect", "x", "--", "sh", "-c", "echo $TENURE_URL"]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{open}\n"));
+    // One in there is refused, and does not use another store in silence.
+    let told = place.refused(69, &["run", "x", "--", env!("CARGO_BIN_EXE_tenure"), "ls"]);
+    assert!(told.contains("NOAUTH"), "{told}");
+    place.url = open.clone();
+    let found = place.output(&["doctor"]);
+    assert_eq!(found.status.code(), Some(1));
+    let found = String::from_utf8(found.stdout).unwrap();
+    assert!(found.contains("the server wants a password: put it into TENURE_URL"), "{found}");
+    place.url = open.replace("redis://", "redis://:wrong@");
+    let told = place.refused(69, &["ls"]);
+    assert!(told.contains("could not log in") && told.contains("WRONGPASS"), "{told}");
+    place.url = open.replace("redis://", "redis://:secret@");
+
+    let mut own = place.tenure(&["run", "x", "--", "sh", "-c", "echo $TENURE_URL $REDIS_URL"]);
+    own.env_remove("TENURE_URL").env("REDIS_URL", &place.url);
+    let output = own.output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(printed, format!("{}\n", place.url), "REDIS_URL is the command's own");
+}
+
+/// A server that is not there is 69, with a sentence and without the password.
+#[test]
+fn a_store_that_is_away_is_told() {
+    let handle = Place::local().said(&["acquire", "x"]);
+    let force = ["release", "--force", "x", "--reason", "r", "--yes"];
+    for arguments in [
+        &["ls"][..],
+        &["show", "x"],
+        &["watch"],
+        &["doctor"],
+        &["acquire", "x"],
+        &["renew", handle.trim()],
+        &["release", handle.trim()],
+        &force,
+        &["run", "x", "--", "true"],
+        &["elect", "x", "--", "true"],
+    ] {
+        for variable in ["TENURE_URL", "REDIS_URL"] {
+            let mut command = tenure(arguments);
+            let output = command.env(variable, "redis://:secret@127.0.0.1:1").output().unwrap();
+            assert_eq!(output.status.code(), Some(69), "{arguments:?}");
+            let told = String::from_utf8(output.stderr).unwrap();
+            let sentence = "tenure: the store cannot be used: could not connect to 127.0.0.1:1";
+            assert!(told.starts_with(sentence) && !told.contains("secret"), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_url_that_is_not_understood_is_64() {
+    for (url, sentence) in [
+        ("nowhere://user:secret@host", "this URL of a store cannot be used: its scheme is unknown"),
+        ("redis+sentinel://user:secret@host", "Sentinel is not spoken yet"),
+        ("local://folder", "a local store is `local:`, or `local:///folder` with three slashes"),
+        ("", "this URL of a store cannot be used"),
+    ] {
+        let output = tenure(&["ls", "--url", url]).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(64), "{told}");
+        assert!(told.contains(sentence) && !told.contains("secret"), "{told}");
+    }
+}
+
+/// R32: with nothing installed and nothing named, the commands of one user share a store.
+#[test]
+fn commands_of_one_machine_share_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let tenure = |arguments: &[&str]| {
+        let mut command = tenure(arguments);
+        command.env("XDG_RUNTIME_DIR", folder.path()).output().unwrap()
+    };
+    assert_eq!(tenure(&["acquire", "x"]).status.code(), Some(0));
+    assert_eq!(tenure(&["run", "-n", "x", "--", "true"]).status.code(), Some(75));
+    assert_eq!(tenure(&["run", "-n", "y", "--", "true"]).status.code(), Some(0));
+    let list = tenure(&["ls"]);
+    assert!(String::from_utf8(list.stdout).unwrap().contains(" x "));
+    assert!(folder.path().join("tenure").is_dir());
+}

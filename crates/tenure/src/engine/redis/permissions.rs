@@ -1,0 +1,127 @@
+//! What this user may do on the server.
+//!
+//! Tried rather than asked: a user with few rights may not ask either (`ACL DRYRUN`), and older
+//! servers cannot tell. Each command is sent on its own in a form that changes nothing, so that a
+//! refusal names it; within a script, older servers do not. SCRIPT LOAD and SUBSCRIBE are not among
+//! them: without these there is no connection.
+
+use super::keys;
+use super::resp::{Command, Reply};
+use super::server::Server;
+use crate::engine::checkup::{Finding, Severity};
+use crate::error::Trouble;
+
+/// The commands that are sent, or called by a script, on a key that is not there. None of them
+/// changes anything: writes ask for what is not so, or have one argument too many.
+const HARMLESS: &[&str] = &[
+    "DEL key",
+    "EVALSHA 0000000000000000000000000000000000000000 1 key",
+    "GET key",
+    "HDEL key field",
+    "HGET key field",
+    "HMGET key field",
+    "HSET key field value field",
+    "MGET key",
+    "PEXPIRE key 1000",
+    "PING",
+    "PUBLISH channel nothing",
+    "SCAN 0 COUNT 1",
+    "SET key value XX",
+    "TIME",
+    "TYPE key",
+    "ZADD key XX 1 member",
+    "ZRANGE key 0 0",
+    "ZRANGEBYSCORE key 0 0",
+    "ZRANK key member",
+    "ZREM key member",
+];
+
+pub(super) async fn permissions(server: &Server) -> Result<Finding, Trouble> {
+    let mut lacking = Vec::new();
+    for line in HARMLESS {
+        if let Reply::Error(error) = server.commands.ask(&command(line, server)).await?
+            && let Some(right) = missing(line, &error)
+            && !lacking.contains(&right)
+        {
+            lacking.push(right);
+        }
+    }
+    if lacking.is_empty() {
+        return Ok(Finding::fine("permissions", "this user may run all that Tenure needs"));
+    }
+    let (user, rights) = (user(server).await?, lacking.join(" "));
+    Ok(Finding::bad(
+        "permissions",
+        Severity::Problem,
+        format!("the user {user} lacks {rights}"),
+        format!("ACL SETUSER {user} {rights}"),
+    ))
+}
+
+/// The command as it is sent, on a key and a channel like those of a lock.
+fn command(line: &str, server: &Server) -> Command {
+    let mut words = line.split(' ');
+    let mut command = Command::new(words.next().unwrap_or_default());
+    for word in words {
+        match word {
+            "key" => command.push(keys::client(&format!("{}-doctor", server.client))),
+            "channel" => command.push(format!("{}{}-doctor", keys::CHANNEL, server.client)),
+            word => command.push(word),
+        }
+    }
+    command
+}
+
+/// What is missing, in the words of `ACL SETUSER`; none for an error of another kind.
+fn missing(line: &str, error: &str) -> Option<String> {
+    let about = error.strip_prefix("NOPERM")?;
+    if about.contains("channel") && !about.contains("to run") {
+        return Some(format!("&{}*", keys::CHANNEL));
+    }
+    if about.contains("key") && !about.contains("to run") {
+        return Some("~tenure:*".to_owned());
+    }
+    let name = line.split(' ').next().unwrap_or_default();
+    Some(format!("+{}", name.to_lowercase()))
+}
+
+async fn user(server: &Server) -> Result<String, Trouble> {
+    let reply = server.commands.ask(&Command::new("ACL").arg("WHOAMI")).await?;
+    Ok(reply.text().unwrap_or("USER").to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::scripts;
+    use super::*;
+
+    #[test]
+    fn every_command_of_the_scripts_is_tried() {
+        let tried: BTreeSet<_> =
+            HARMLESS.iter().filter_map(|line| line.split(' ').next()).collect();
+        for script in scripts::all() {
+            for call in script.text.split("call('").skip(1) {
+                let name = call.split('\'').next().unwrap();
+                assert!(tried.contains(name), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn refusals_are_told_in_the_words_that_mend_them() {
+        let of = |line, error| missing(line, error).unwrap();
+        let command = "NOPERM this user has no permissions to run the 'get' command";
+        assert_eq!(of("GET key", command), "+get");
+        let newer = "NOPERM User ann has no permissions to run the 'hset' command";
+        assert_eq!(of("HSET key field value field", newer), "+hset");
+        let key = "NOPERM this user has no permissions to access one of the keys used as arguments";
+        assert_eq!(of("GET key", key), "~tenure:*");
+        assert_eq!(of("GET key", "NOPERM No permissions to access a key"), "~tenure:*");
+        let channel = "NOPERM this user has no permissions to access one of the channels used as \
+                       arguments";
+        assert_eq!(of("PUBLISH channel nothing", channel), "&tenure:wake:*");
+        assert_eq!(missing("GET key", "NOSCRIPT No matching script"), None);
+    }
+}
