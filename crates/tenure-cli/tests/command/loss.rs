@@ -16,7 +16,7 @@ on_every_store! {
 }
 
 /// A command that ends when it is told to by a signal.
-const ENDS: &str = "trap 'exit 9' USR1; sleep 60 & echo held; wait";
+const ENDS: &str = "trap 'kill -KILL $! 2>&-; exit 9' USR1; sleep 60 & echo held; wait";
 
 const LOST: &str = "tenure: `x` is being lost: it was not renewed in time, or taken away\n";
 

@@ -145,7 +145,8 @@ fn signals_are_passed_on(place: &Place) {
         (Signal::USR1, "USR1"),
         (Signal::USR2, "USR2"),
     ] {
-        let script = format!("trap 'kill $! 2>&-; exit 9' {name}; sleep 60 & echo held; wait");
+        let script =
+            format!("trap 'kill -KILL $! 2>&-; exit 9' {name}; sleep 60 & echo held; wait");
         let holder = Holder::start(place, &["run", "x", "--", "sh", "-c", &script]);
         holder.signal(signal);
         assert_eq!(holder.end(), (9, String::new()), "{name}");
