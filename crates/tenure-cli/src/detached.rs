@@ -73,8 +73,7 @@ pub(crate) struct Release {
 pub(crate) async fn acquire(arguments: Acquire) -> Result<(), ExitCode> {
     let tenure = arguments.store.connect().await?;
     let lock = arguments.wish.lock(&tenure, &arguments.name);
-    let acquired = arguments.wish.acquire(&lock).await;
-    let guard = arguments.wish.granted(&arguments.name, acquired)?;
+    let guard = arguments.wish.acquire(&lock, &arguments.name).await?;
     let detached = detach(guard).await;
     let handle = detached.map_err(|error| Exit::of(&error).because(&error))?;
     let printed = arguments.form.print(|| format!("{handle}\n"), || words::handle(&handle));

@@ -11,7 +11,7 @@ use tenure::LockInfo;
 use crate::exit::Exit;
 use crate::store::Store;
 use crate::voice::Form;
-use crate::words::{self, ago, for_people, plain, who};
+use crate::words::{self, ago, for_people, plain, who, who_all};
 
 /// List the locks that are held or wanted
 #[derive(Args)]
@@ -53,14 +53,10 @@ fn table(locks: &[LockInfo]) -> Table {
     table.set_header(["NAME", "KIND", "HOLDER", "HELD FOR", "LEASE LEFT", "WAITERS", "FENCE"]);
     for lock in locks {
         let first = lock.holders.first();
-        let others = match lock.holders.len() {
-            0 | 1 => String::new(),
-            count => format!(" and {} more", count - 1),
-        };
         table.add_row([
             plain(lock.name.as_str()),
             lock.kind.map(|kind| kind.to_string()).unwrap_or_default(),
-            first.map(|it| who(&it.about) + &others).unwrap_or_default(),
+            who_all(lock),
             first.map(|it| ago(it.since)).unwrap_or_default(),
             first.map(|it| for_people(it.lease_left)).unwrap_or_default(),
             lock.waiting.to_string(),

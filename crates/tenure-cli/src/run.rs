@@ -14,7 +14,6 @@ use crate::signals::Signals;
 use crate::store::Store;
 use crate::time::time;
 use crate::voice::{say, verbosely};
-use crate::waiting;
 use crate::wish::Wish;
 
 /// Run a command while holding a lock
@@ -79,11 +78,7 @@ async fn acquire(tenure: &Tenure, arguments: &Arguments) -> Result<Guard, ExitCo
     if let Some(time) = arguments.at_least {
         lock = lock.at_least(time);
     }
-    let acquired = tokio::select! {
-        acquired = arguments.wish.acquire(&lock) => acquired,
-        never = waiting::tell(&lock) => never,
-    };
-    let guard = arguments.wish.granted(&arguments.name, acquired)?;
+    let guard = arguments.wish.acquire(&lock, &arguments.name).await?;
     // A hand-over is valid for a few seconds only, until it is confirmed.
     if guard.remaining() <= arguments.grace() {
         guard.renew().await.map_err(|error| Exit::of(&error).because(&error))?;

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tenure::{About, Lock, LockInfo};
 
 use crate::voice::say;
-use crate::words::{ago, plain, who};
+use crate::words::{holders, plain};
 
 /// Nobody wants to read about a wait that is over at once.
 const FIRST: Duration = Duration::from_millis(300);
@@ -44,9 +44,7 @@ pub(crate) async fn tell(lock: &Lock) -> ! {
 
 fn sentence(info: &LockInfo) -> String {
     let name = plain(info.name.as_str());
-    let holder = info.holders.first().map_or("nobody yet".to_owned(), |holder| {
-        format!("{} for {}", who(&holder.about), ago(holder.since))
-    });
+    let holders = holders(info).unwrap_or_else(|| "nobody yet".to_owned());
     let me = About::this_process();
     let is_me = |about: &About| (&about.host, about.pid) == (&me.host, me.pid);
     let ahead = info.waiters.iter().position(|waiter| is_me(&waiter.about));
@@ -56,7 +54,7 @@ fn sentence(info: &LockInfo) -> String {
         None => format!("{} in line", info.waiting),
     };
     // What changes comes first: a narrow terminal cuts the rest off.
-    format!("waiting for `{name}`, {ahead}: held by {holder}")
+    format!("waiting for `{name}`, {ahead}: held by {holders}")
 }
 
 /// Leaves nothing on the terminal.

@@ -9,6 +9,8 @@ use tenure::{Error, Guard, Lock, Tenure, Wait};
 use crate::exit::Exit;
 use crate::time::time;
 use crate::voice::say;
+use crate::waiting;
+use crate::words::holders;
 
 /// How a lock is taken, for all commands that take one.
 #[derive(Args)]
@@ -55,28 +57,31 @@ impl Wish {
         }
     }
 
+    /// The guard; or the exit status, and it was told why there is none. At a terminal the wait is
+    /// told as well.
+    pub(crate) async fn acquire(&self, lock: &Lock, name: &str) -> Result<Guard, ExitCode> {
+        let acquired = tokio::select! {
+            acquired = self.ask(lock) => acquired,
+            never = waiting::tell(lock) => never,
+        };
+        let why = match acquired {
+            Ok(Some(guard)) => return Ok(guard),
+            Ok(None) => format!("`{name}` is not free"),
+            Err(error) if Exit::of(&error) == Exit::NotAcquired => error.to_string(),
+            Err(error) => return Err(Exit::of(&error).because(&error)),
+        };
+        // Meanwhile it may have become free, or the store have gone.
+        let held = lock.inspect().await.ok().and_then(|info| holders(&info));
+        say(why + &held.map_or_else(String::new, |held| format!(": held by {held}")));
+        Err(ExitCode::from(self.conflict_exit_code))
+    }
+
     /// The guard, or none if the lock is taken and it is not to be waited for.
-    pub(crate) async fn acquire(&self, lock: &Lock) -> Result<Option<Guard>, Error> {
+    async fn ask(&self, lock: &Lock) -> Result<Option<Guard>, Error> {
         if self.nonblock {
             return lock.try_acquire().await;
         }
         let wait = self.wait.map_or(Wait::forever(), Wait::within);
         lock.acquire_with(wait).await.map(Some)
-    }
-
-    /// The guard; or the exit status, and it was told why there is none.
-    pub(crate) fn granted(
-        &self,
-        name: &str,
-        acquired: Result<Option<Guard>, Error>,
-    ) -> Result<Guard, ExitCode> {
-        let why = match acquired {
-            Ok(Some(guard)) => return Ok(guard),
-            Ok(None) => format!("`{name}` is held by another"),
-            Err(error) if Exit::of(&error) == Exit::NotAcquired => error.to_string(),
-            Err(error) => return Err(Exit::of(&error).because(&error)),
-        };
-        say(why);
-        Err(ExitCode::from(self.conflict_exit_code))
     }
 }

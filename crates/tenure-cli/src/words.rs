@@ -46,6 +46,21 @@ pub(crate) fn who(about: &About) -> String {
     about.to_string()
 }
 
+/// Who holds a lock, and for how long; none if nobody does.
+pub(crate) fn holders(info: &LockInfo) -> Option<String> {
+    let first = info.holders.first()?;
+    Some(format!("{} for {}", who_all(info), ago(first.since)))
+}
+
+/// The first of the holders, and how many there are besides.
+pub(crate) fn who_all(info: &LockInfo) -> String {
+    let first = info.holders.first().map(|holder| who(&holder.about)).unwrap_or_default();
+    match info.holders.len() {
+        0 | 1 => first,
+        count => format!("{first} and {} more", count - 1),
+    }
+}
+
 /// A lock for programs; docs/cli.md has the schema.
 pub(crate) fn lock(info: &LockInfo) -> Value {
     json!({

@@ -114,11 +114,13 @@ fn help_is_no_misuse() {
 fn a_lock_that_is_held_is_75_or_what_was_asked_for(place: &Place) {
     let holder = Holder::start(place, &["run", "x", "--", "sh", "-c", WAITS]);
     for arguments in [&["run", "-n", "x", "--", "echo"][..], &["acquire", "--nonblock", "x"]] {
-        assert_eq!(place.refused(75, arguments), "tenure: `x` is held by another\n");
+        let told = place.refused(75, arguments);
+        assert!(told.starts_with("tenure: `x` is not free: held by tenure["), "{told}");
     }
     let patience = ["--wait", "50ms", "--conflict-exit-code", "0", "x", "--", "echo"];
     let late = place.refused(0, &[&["run"], &patience[..]].concat());
     assert!(late.starts_with("tenure: `x` was not free within "), "{late}");
+    assert!(late.contains(": held by tenure["), "{late}");
     assert_eq!(place.code(&["run", "-w", "50ms", "-E", "3", "x", "--", "true"]), 3);
     assert_eq!(place.code(&["acquire", "-w", "50ms", "-E", "3", "x"]), 3);
     assert_eq!(place.code(&["run", "y", "--", "true"]), 0, "another name is free");
