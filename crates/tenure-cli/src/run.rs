@@ -1,6 +1,5 @@
 //! `tenure run`: a command under a lock.
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,9 +10,8 @@ use crate::exit::Exit;
 use crate::job::{Job, OnLost};
 use crate::session::Session;
 use crate::signals::Signals;
-use crate::store::Store;
 use crate::time::time;
-use crate::voice::{say, verbosely};
+use crate::voice::say;
 use crate::wish::Wish;
 
 /// Run a command while holding a lock
@@ -44,49 +42,29 @@ pub(crate) struct Arguments {
     /// of the lease at most
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
     kill_after: Duration,
-    /// Say what happens, on standard error
-    #[arg(short, long)]
-    verbose: bool,
     #[command(flatten)]
-    store: Store,
-    /// The name of the lock
-    name: String,
-    /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
+    session: Session,
 }
 
 pub(crate) async fn run(arguments: Arguments) -> ExitCode {
-    let mut session = match Session::open(&arguments.store).await {
-        Ok(session) => session,
-        Err(code) => return code,
+    let acquire = async |tenure: &Tenure| acquire(tenure, &arguments).await;
+    let hold = async |tenure: &Tenure, guard, signals: &mut Signals| {
+        hold(tenure, guard, &arguments, signals).await
     };
-    let Session { tenure, signals } = &mut session;
-    let guard = tokio::select! {
-        guard = acquire(tenure, &arguments) => guard,
-        code = signals.end() => Err(code),
-    };
-    let code = match guard {
-        Ok(guard) => hold(tenure, guard, &arguments, signals).await,
-        Err(code) => return session.leave(code).await,
-    };
-    session.close(code).await
+    arguments.session.conduct(acquire, hold).await
 }
 
 async fn acquire(tenure: &Tenure, arguments: &Arguments) -> Result<Guard, ExitCode> {
-    let mut lock: Lock = arguments.wish.lock(tenure, &arguments.name);
+    let mut lock: Lock = arguments.wish.lock(tenure, &arguments.session.name);
     if let Some(time) = arguments.at_least {
         lock = lock.at_least(time);
     }
-    let guard = arguments.wish.acquire(&lock, &arguments.name).await?;
+    let guard = arguments.wish.acquire(&lock, &arguments.session.name).await?;
     // A hand-over is valid for a few seconds only, until it is confirmed.
     if guard.remaining() <= arguments.grace() {
         guard.renew().await.map_err(|error| Exit::of(&error).because(&error))?;
     }
-    verbosely(
-        arguments.verbose,
-        format_args!("holding `{}` with fence {}", guard.name(), guard.fence()),
-    );
+    arguments.session.say(format_args!("holding `{}` with fence {}", guard.name(), guard.fence()));
     Ok(guard)
 }
 
@@ -102,15 +80,15 @@ async fn hold(
         match mark.inspect().await {
             Ok(info) if info.is_free() => {}
             Ok(_) => {
-                verbosely(arguments.verbose, format_args!("done already: nothing to do"));
+                arguments.session.say(format_args!("done already: nothing to do"));
                 return Ok(ExitCode::SUCCESS);
             }
             Err(error) => return Ok(Exit::of(&error).because(&error)),
         }
     }
     let job = Job {
-        command: &arguments.command,
-        url: arguments.store.for_child(),
+        command: &arguments.session.command,
+        url: arguments.session.store.for_child(),
         on_lost: arguments.on_lost,
         grace: arguments.grace(),
     };
@@ -124,7 +102,7 @@ async fn hold(
             say(format_args!("it will run again too soon: {error}"));
         }
     }
-    verbosely(arguments.verbose, format_args!("releasing `{}`", guard.name()));
+    arguments.session.say(format_args!("releasing `{}`", guard.name()));
     Ok(ExitCode::from(code))
 }
 

@@ -48,10 +48,3 @@ pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<(), ExitCode> {
 pub(crate) fn say(what: impl Display) {
     let _ = writeln!(io::stderr(), "tenure: {}", plain(what));
 }
-
-/// Says what happens, if somebody wants to know.
-pub(crate) fn verbosely(is_wanted: bool, what: impl Display) {
-    if is_wanted {
-        say(what);
-    }
-}
