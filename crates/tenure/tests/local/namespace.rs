@@ -10,9 +10,8 @@ use crate::process;
 /// namespaces.
 pub(crate) fn run(setup: &str, part: &str) {
     let around = tempfile::tempdir().unwrap();
-    let mut command = Command::new("unshare");
-    // As a user who is root within, so that it needs no rights outside.
-    command.args(["--mount", "--net", "--user", "--map-root-user", "sh", "-e", "-c"]);
+    let mut command = apart();
+    command.args(["sh", "-e", "-c"]);
     command.arg(format!("{setup}\nshift; exec \"$@\"")).arg("sh").arg(around.path());
     command.arg(process::this_program().get_program());
     let output = other::told(&mut command, &around.path().join("locks"), part).output().unwrap();
@@ -23,6 +22,18 @@ pub(crate) fn run(setup: &str, part: &str) {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
     );
+}
+
+/// Runs what follows in namespaces of its own: as whoever we are, if that is allowed, or as a user
+/// who is root in there, which needs no rights out here.
+fn apart() -> Command {
+    let unshare = |user: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--net"]).args(user);
+        command
+    };
+    let is_allowed = unshare(&[]).arg("true").output().is_ok_and(|it| it.status.success());
+    unshare(if is_allowed { &[] } else { &["--user", "--map-root-user"] })
 }
 
 /// What mounts a small disk, which is empty.
