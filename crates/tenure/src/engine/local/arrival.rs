@@ -1,6 +1,7 @@
 //! A request for a lock: it is granted, or stands in line, asleep or with open eyes.
 
 use super::step::Subject;
+use super::turn::Patience;
 use super::{LocalEngine, client, life, watch};
 use crate::core::table::Route;
 use crate::engine::{AcquireRequest, Acquired};
@@ -49,7 +50,7 @@ impl LocalEngine {
         wants_to_look: impl FnOnce() -> bool,
     ) -> Result<Entered, Trouble> {
         let (name, entry, route) = (&request.name, request.entry, self.route());
-        self.store.perform(Subject::Lock(name), |table, now, effects| {
+        self.store.perform(Patience::Short, Subject::Lock(name), |table, now, effects| {
             if let Some(lock) = table.lock_mut(name) {
                 life::keep_unless(lock, entry.owner, route);
             }

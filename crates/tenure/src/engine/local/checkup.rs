@@ -14,6 +14,7 @@ use super::disk::{self, Disk};
 use super::step::{Step, Subject};
 use super::store::Store;
 use super::trouble;
+use super::turn::Patience;
 use crate::clock;
 use crate::core::name::LockName;
 use crate::engine::checkup::{Finding, Severity};
@@ -101,7 +102,7 @@ fn space(disk: &StatVfs) -> Finding {
 }
 
 fn map(store: &Store) -> Result<Finding, Trouble> {
-    let room = Step::begin(store)?.room()?;
+    let room = Step::begin(store, Patience::Long)?.room()?;
     let (used, mark) = (room.used >> 10, room.mark() >> 10);
     let found = format!("{used} of {mark} KiB are used by locks and waiters");
     let advice = "release locks that are not needed: what is full takes no new locks or waiters";
@@ -124,7 +125,7 @@ fn latency(store: &Store) -> Result<Finding, Trouble> {
     let mut slowest = Duration::ZERO;
     for _ in 0..10 {
         let begun = clock::now();
-        store.perform(Subject::Record(&name), |table, now, effects| {
+        store.perform(Patience::Long, Subject::Record(&name), |table, now, effects| {
             table.inspect(&name, now, effects)
         })?;
         slowest = slowest.max(clock::now().since(begun));

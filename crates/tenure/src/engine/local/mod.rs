@@ -38,6 +38,7 @@ use self::client::Presence;
 use self::gaze::Gaze;
 use self::registry::Shared;
 use self::step::Subject;
+use self::turn::Patience;
 use super::{
     AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
     ForceRequest, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
@@ -118,25 +119,35 @@ impl Engine for LocalEngine {
             return Answer::now(Err(trouble));
         }
         let names = renewals.iter().map(|renewal| &renewal.name).collect();
-        Answer::now(self.store.perform(Subject::Locks(names), |table, now, effects| {
-            renewals.iter().map(|renewal| table.renew(renewal, now, effects)).collect()
-        }))
+        Answer::now(self.store.perform(
+            Patience::Short,
+            Subject::Locks(names),
+            |table, now, effects| {
+                renewals.iter().map(|renewal| table.renew(renewal, now, effects)).collect()
+            },
+        ))
     }
 
     fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {
-        Answer::now(self.store.perform(Subject::Lock(&request.name), |table, now, effects| {
-            table.release(&request, now, effects)
-        }))
+        Answer::now(self.store.perform(
+            Patience::Long,
+            Subject::Lock(&request.name),
+            |table, now, effects| table.release(&request, now, effects),
+        ))
     }
 
     fn cancel(&self, request: CancelRequest) -> Answer<()> {
-        Answer::now(self.store.perform(Subject::Lock(&request.name), |table, now, effects| {
-            table.cancel(&request, now, effects);
-        }))
+        Answer::now(self.store.perform(
+            Patience::Short,
+            Subject::Lock(&request.name),
+            |table, now, effects| {
+                table.cancel(&request, now, effects);
+            },
+        ))
     }
 
     fn detach(&self, name: &LockName, owner: Owner) -> Result<(), Trouble> {
-        self.store.perform(Subject::Lock(name), |table, _, _| {
+        self.store.perform(Patience::Long, Subject::Lock(name), |table, _, _| {
             if let Some(lock) = table.lock_mut(name) {
                 life::keep(lock, owner);
             }
@@ -149,22 +160,26 @@ impl Engine for LocalEngine {
     }
 
     fn inspect(&self, name: LockName) -> Answer<LockInfo> {
-        Answer::now(self.store.perform(Subject::Record(&name), |table, now, effects| {
-            table.inspect(&name, now, effects)
-        }))
+        Answer::now(self.store.perform(
+            Patience::Long,
+            Subject::Record(&name),
+            |table, now, effects| table.inspect(&name, now, effects),
+        ))
     }
 
     fn list(&self, request: ListRequest) -> Answer<Vec<LockInfo>> {
         let subject = Subject::Below(&request.prefix);
-        Answer::now(
-            self.store.perform(subject, |table, now, effects| table.list(&request, now, effects)),
-        )
+        Answer::now(self.store.perform(Patience::Long, subject, |table, now, effects| {
+            table.list(&request, now, effects)
+        }))
     }
 
     fn force_release(&self, request: ForceRequest) -> Answer<ForceOutcome> {
-        Answer::now(self.store.perform(Subject::Lock(&request.name), |table, now, effects| {
-            table.force_release(&request, now, effects)
-        }))
+        Answer::now(self.store.perform(
+            Patience::Long,
+            Subject::Lock(&request.name),
+            |table, now, effects| table.force_release(&request, now, effects),
+        ))
     }
 
     fn checkup(&self) -> Answer<Vec<Finding>> {

@@ -8,7 +8,7 @@ use super::life;
 use super::record::{self, Meta};
 use super::store::Store;
 use super::trouble;
-use super::turn::Turn;
+use super::turn::{Patience, Turn};
 use crate::clock;
 use crate::core::lock::LockState;
 use crate::core::moment::Now;
@@ -45,12 +45,12 @@ pub(super) struct Step<'s> {
     /// Clients that were asked for, and whether they are gone.
     asked: Vec<(Route, bool)>,
     // Last, so that the transaction has ended when the turn does.
-    _turn: Option<Turn<'s>>,
+    _turn: Turn<'s>,
 }
 
 impl<'s> Step<'s> {
-    pub(super) fn begin(store: &'s Store) -> Result<Self, Trouble> {
-        let turn = store.turns.take();
+    pub(super) fn begin(store: &'s Store, patience: Patience) -> Result<Self, Trouble> {
+        let turn = store.turns.take(patience)?;
         let transaction = store.env.write_txn();
         let transaction = transaction.map_err(|error| trouble::of_map(store.folder(), &error))?;
         Ok(Self { store, transaction, brought: Vec::new(), asked: Vec::new(), _turn: turn })

@@ -18,7 +18,7 @@ use super::map::{self, Records};
 use super::room::Search;
 use super::step::{Step, Subject};
 use super::trouble;
-use super::turn::Turns;
+use super::turn::{Patience, Turns};
 use crate::core::moment::Now;
 use crate::core::table::{Effects, Route, Table};
 use crate::engine::{CancelRequest, Wakeup};
@@ -45,11 +45,13 @@ pub(super) struct Store {
 impl Store {
     pub(super) fn open(folder: &Path, bytes: usize) -> Result<Self, Trouble> {
         let of_files = |error| trouble::of_files(folder, &error);
+        let turns = Turns::open(folder).map_err(of_files)?;
         let beginning = boot::begin(folder).map_err(of_files)?;
         blocks::reserve(&folder.join("lock.mdb")).map_err(of_files)?;
+        let turn = turns.take(Patience::Long)?;
         let (env, records) =
             map::open(folder, bytes).map_err(|error| trouble::of_map(folder, &error))?;
-        drop(beginning);
+        drop((turn, beginning));
         let sender = UnixDatagram::unbound().and_then(|sender| {
             sender.set_nonblocking(true)?;
             Ok(sender)
@@ -65,7 +67,7 @@ impl Store {
             search: Search::default(),
             process: std::process::id(),
             lives: Lives::default(),
-            turns: Turns::open(folder).map_err(of_files)?,
+            turns,
         };
         Ok(store)
     }
@@ -80,7 +82,7 @@ impl Store {
 
     /// A new client of this store.
     pub(super) fn join(&self) -> Result<Presence, Trouble> {
-        let mut step = Step::begin(self)?;
+        let mut step = Step::begin(self, Patience::Long)?;
         let mut meta = step.read_meta()?;
         let of_files = |error| trouble::of_files(&self.folder, &error);
         client::remove_stale(&self.clients).map_err(of_files)?;
@@ -122,6 +124,7 @@ impl Store {
     /// Performs one operation in one transaction, then delivers the wake-ups that follow.
     pub(super) fn perform<T>(
         &self,
+        patience: Patience,
         subject: Subject<'_>,
         operation: impl FnOnce(&mut Table, Now, &mut Effects) -> T,
     ) -> Result<T, Trouble> {
@@ -130,7 +133,8 @@ impl Store {
                 "this client was made before the process was forked: make a new one in the child",
             ));
         }
-        let (outcome, effects) = Step::begin(self)?.perform(subject, operation)?;
+        let step = Step::begin(self, patience)?;
+        let (outcome, effects) = step.perform(subject, operation)?;
         if !effects.is_empty() {
             self.deliver(effects);
         }
@@ -148,7 +152,7 @@ impl Store {
                 continue;
             };
             let request = CancelRequest { name: name.clone(), entry };
-            let cancelled = Step::begin(self).and_then(|step| {
+            let cancelled = Step::begin(self, Patience::Short).and_then(|step| {
                 step.perform(Subject::Lock(&name), |table, now, effects| {
                     table.cancel(&request, now, effects);
                 })

@@ -1,6 +1,7 @@
 //! What is stored can be read again, and what cannot be read is told.
 
 mod awake;
+mod stopped;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,6 +11,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::step::{Step, key};
+use super::turn::Patience;
 use super::{LocalEngine, life, message, record};
 use crate::blocking::block_on;
 use crate::core::fence::Fence;
@@ -173,7 +175,7 @@ proptest! {
 fn garbage_in_a_record_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let engine = LocalEngine::open(folder.path().join("t")).unwrap();
-    let mut step = Step::begin(&engine.store).unwrap();
+    let mut step = Step::begin(&engine.store, Patience::Long).unwrap();
     step.put(&key(b'l', "x"), &[1, 2, 3]).unwrap();
     step.commit().unwrap();
     let tenure = Tenure::builder().patience(Duration::ZERO).engine(engine).unwrap();
@@ -196,7 +198,7 @@ fn what_ended_unasked_is_swept() {
         let _ = block_on(lock.try_acquire()).unwrap().unwrap().detach();
     }
     let engine = LocalEngine::open(folder.path().join("t")).unwrap();
-    let step = Step::begin(&engine.store).unwrap();
+    let step = Step::begin(&engine.store, Patience::Long).unwrap();
     let left = step.names_below("").unwrap().len();
     assert!(left < 2500, "{left} of 3000 are left");
 }

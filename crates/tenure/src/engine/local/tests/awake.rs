@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 use crate::core::lease::Lease;
@@ -12,6 +11,7 @@ use crate::core::name::LockName;
 use crate::core::shape::Shape;
 use crate::engine::local::gaze::Gaze;
 use crate::engine::local::step::Subject;
+use crate::engine::local::turn::Patience;
 use crate::engine::local::{LocalEngine, life};
 use crate::engine::{AcquireRequest, Acquired, Engine, Listener, Queueing, ReleaseRequest, Wakeup};
 use crate::info::About;
@@ -66,7 +66,7 @@ fn who_is_awake_finds_its_grant_by_asking() {
         let queued = second.ask(&waiter, || true).unwrap();
         assert!(queued.awake_since.is_none(), "the holder is in this process: looking is in vain");
         let mark = |is_awake| {
-            second.store.perform(Subject::Lock(&name), |table, _, _| {
+            second.store.perform(Patience::Long, Subject::Lock(&name), |table, _, _| {
                 life::set_awake(table.lock_mut(&name).unwrap(), waiter.entry, is_awake);
             })
         };
@@ -79,17 +79,6 @@ fn who_is_awake_finds_its_grant_by_asking() {
         let third = request(&name);
         assert!(matches!(first.ask(&third, || true).unwrap().acquired, Acquired::Granted(_)));
     }
-}
-
-/// Whoever has the turn may be stopped or dead: nobody waits for it but for a moment.
-#[test]
-fn nobody_depends_on_the_turn_of_another() {
-    let (_around, folder) = folder();
-    let engine = LocalEngine::open(&folder).unwrap();
-    let file = std::fs::File::open(folder.join("turn")).unwrap();
-    flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
-    let request = request(&LockName::new("x").unwrap());
-    assert!(matches!(engine.ask(&request, || true).unwrap().acquired, Acquired::Granted(_)));
 }
 
 #[test]

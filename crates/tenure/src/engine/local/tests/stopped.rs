@@ -1,0 +1,74 @@
+//! A process that is stopped in the middle of an operation, where it keeps all others out.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+use crate::blocking::block_on;
+use crate::clock;
+use crate::engine::local::LocalEngine;
+use crate::engine::local::step::Step;
+use crate::engine::local::turn::Patience;
+use crate::{Error, Tenure};
+
+const FOLDER: &str = "TENURE_STOPPED_FOLDER";
+const LEASE: Duration = Duration::from_secs(5);
+
+#[test]
+#[ignore = "the other half of the test here, which runs it"]
+fn the_stopped_process() {
+    let folder = PathBuf::from(std::env::var_os(FOLDER).unwrap());
+    let engine = LocalEngine::open(folder).unwrap();
+    let step = Step::begin(&engine.store, Patience::Long).unwrap();
+    println!("begun");
+    // Within the operation until it is told to go on.
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    step.commit().unwrap();
+}
+
+/// A process that stands still in the middle of an operation, and what it prints.
+fn stopped(folder: &Path) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["engine::local::tests::stopped::the_stopped_process", "--exact", "--ignored"]);
+    child.args(["--nocapture"]).env(FOLDER, folder);
+    child.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = child.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.by_ref().map_while(Result::ok).any(|line| line.contains("begun")));
+    kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+    let (_, status) =
+        waitpid(Some(Pid::from_child(&child)), WaitOptions::UNTRACED).unwrap().unwrap();
+    assert!(status.stopped(), "{status:?}");
+    (child, lines)
+}
+
+/// I9, rule 10: others are refused in time, and told which process it is; a holder that cannot
+/// renew is told of its loss before its lease ends. When it goes on, so do they.
+#[test]
+fn nobody_waits_for_ever_for_one_who_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("t");
+    let engine = LocalEngine::open(&folder).unwrap();
+    let tenure = Tenure::builder().patience(Duration::ZERO).engine(engine).unwrap();
+    let held = clock::now();
+    let guard = block_on(tenure.lock("x").lease(LEASE).acquire()).unwrap();
+    let (mut child, _lines) = stopped(&folder);
+
+    let refused = block_on(tenure.lock("y").try_acquire()).unwrap_err();
+    assert!(matches!(refused, Error::Unreachable { .. }), "{refused:?}");
+    let sentence = format!("process {} stands in the middle of an operation", child.id());
+    assert!(refused.to_string().contains(&sentence), "{refused}");
+    assert!(block_on(tenure.lock("y").inspect()).is_err());
+    block_on(guard.lost());
+    let told = clock::now().since(held);
+    assert!(told < LEASE, "told after {told:?}");
+    drop(guard);
+
+    kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    assert!(block_on(tenure.lock("y").try_acquire()).unwrap().is_some());
+}
