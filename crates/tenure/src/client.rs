@@ -79,8 +79,8 @@ impl Tenure {
     ///   `?ca=FILE` names. `?cert=FILE&key=FILE` is this client's own certificate, for a server that
     ///   asks for one. The files are PEM, and read again for every new connection.
     /// - `local:///folder` is a store that the processes of one user on this machine share through
-    ///   a folder, with no server; `local:` is the folder `tenure` in `$XDG_RUNTIME_DIR`, or else in
-    ///   `$XDG_STATE_HOME` or `~/.local/state`. A process that ends, however it ends, frees its
+    ///   a folder, with no server; `local:` is the folder `tenure` in `$XDG_STATE_HOME`, or else
+    ///   in `~/.local/state`. A process that ends, however it ends, frees its
     ///   locks at once.
     /// - `memory:` is a new store inside this process: for tests, and where one process is all.
     ///

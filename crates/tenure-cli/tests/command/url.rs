@@ -97,7 +97,7 @@ fn commands_of_one_machine_share_a_folder() {
     let folder = tempfile::tempdir().unwrap();
     let tenure = |arguments: &[&str]| {
         let mut command = tenure(arguments);
-        command.env("XDG_RUNTIME_DIR", folder.path()).output().unwrap()
+        command.env("XDG_STATE_HOME", folder.path()).output().unwrap()
     };
     assert_eq!(tenure(&["acquire", "x"]).status.code(), Some(0));
     assert_eq!(tenure(&["run", "-n", "x", "--", "true"]).status.code(), Some(75));
@@ -105,4 +105,22 @@ fn commands_of_one_machine_share_a_folder() {
     let list = tenure(&["ls"]);
     assert!(String::from_utf8(list.stdout).unwrap().contains(" x "));
     assert!(folder.path().join("tenure").is_dir());
+}
+
+/// R32: what a cron job holds, a shell must find, though their environments differ.
+#[test]
+fn a_shell_and_a_cron_job_share_a_folder() {
+    let home = tempfile::tempdir().unwrap();
+    let mut shell = tenure(&["acquire", "x"]);
+    shell.env_remove("XDG_STATE_HOME").env("XDG_RUNTIME_DIR", home.path().join("run"));
+    let acquired = shell.env("HOME", home.path()).output().unwrap();
+    assert!(acquired.status.success(), "{acquired:?}");
+    let mut cron = tenure(&["run", "-n", "x", "--", "true"]);
+    cron.env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin");
+    assert_eq!(cron.output().unwrap().status.code(), Some(75));
+    let mut nowhere = tenure(&["run", "x", "--", "true"]);
+    let refused = nowhere.env_clear().output().unwrap();
+    assert_eq!(refused.status.code(), Some(64));
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(told.contains("neither XDG_STATE_HOME nor HOME is set: name a folder"), "{told}");
 }

@@ -49,7 +49,7 @@ pub(crate) fn size() -> Vec<f64> {
 /// The command with a local store of its own.
 fn tenure(folder: &Path) -> Command {
     let mut command = Command::new(program());
-    command.env_remove("TENURE_URL").env_remove("REDIS_URL").env("XDG_RUNTIME_DIR", folder);
+    command.env_remove("TENURE_URL").env_remove("REDIS_URL").env("XDG_STATE_HOME", folder);
     command
 }
 

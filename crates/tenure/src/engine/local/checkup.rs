@@ -69,6 +69,12 @@ fn disk(disk: Disk) -> Finding {
             format!("{kind}: what one machine maps or locks there, another may not see"),
             "use a folder on a disk of this machine, or a server for several machines",
         ),
+        Disk::Made(kind) => Finding::bad(
+            "file system",
+            Severity::Warning,
+            format!("{kind}: the program that makes it decides what maps and locks are worth"),
+            "use a folder on a disk of this machine, unless you know it to be as good",
+        ),
         Disk::Unknown(number) => Finding::bad(
             "file system",
             Severity::Warning,

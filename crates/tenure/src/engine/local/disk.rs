@@ -6,8 +6,10 @@ use rustix::fs::StatFs;
 pub(super) enum Disk {
     /// Of this machine alone.
     Local(&'static str),
-    /// Of several machines, or made by a program that need not keep to the rules.
+    /// Of several machines: what one of them maps or locks there, another may not see.
     Shared(&'static str),
+    /// Made by a program that need not keep to the rules.
+    Made(&'static str),
     /// With this number.
     Unknown(u32),
 }
@@ -23,12 +25,11 @@ const LOCAL: [(u32, &str); 8] = [
     (0x794C_7630, "overlay"),
     (0xCA45_1A4E, "bcachefs"),
 ];
-const SHARED: [(u32, &str); 13] = [
+const SHARED: [(u32, &str); 11] = [
     (0x6969, "NFS"),
     (0x517B, "SMB"),
     (0xFF53_4D42, "SMB (cifs)"),
     (0xFE53_4D42, "SMB 2"),
-    (0x6573_5546, "FUSE"),
     (0x0102_1997, "9P"),
     (0x00C3_6400, "Ceph"),
     (0x5346_414F, "AFS"),
@@ -36,8 +37,8 @@ const SHARED: [(u32, &str); 13] = [
     (0x0BD0_0BD0, "Lustre"),
     (0x0116_1970, "GFS2"),
     (0x7461_636F, "OCFS2"),
-    (0x786F_4256, "a folder of VirtualBox"),
 ];
+const MADE: [(u32, &str); 2] = [(0x6573_5546, "FUSE"), (0x786F_4256, "a folder of VirtualBox")];
 
 pub(super) fn kind_of(disk: &StatFs) -> Disk {
     // Its type is another one on every machine; all numbers have 32 bits.
@@ -48,11 +49,9 @@ fn known(number: u32) -> Disk {
     let among = |kinds: &[(u32, &'static str)]| {
         kinds.iter().find(|(known, _)| *known == number).map(|(_, kind)| *kind)
     };
-    match (among(&LOCAL), among(&SHARED)) {
-        (Some(kind), _) => Disk::Local(kind),
-        (_, Some(kind)) => Disk::Shared(kind),
-        _ => Disk::Unknown(number),
-    }
+    let local = among(&LOCAL).map(Disk::Local);
+    let other = || among(&SHARED).map(Disk::Shared).or_else(|| among(&MADE).map(Disk::Made));
+    local.or_else(other).unwrap_or(Disk::Unknown(number))
 }
 
 #[cfg(test)]
@@ -64,6 +63,7 @@ mod tests {
     #[test]
     fn a_network_is_no_disk() {
         assert_eq!(known(NFS_SUPER_MAGIC as u32), Disk::Shared("NFS"));
+        assert_eq!(known(0x6573_5546), Disk::Made("FUSE"));
         assert_eq!(kind_of(&statfs("/proc").unwrap()), Disk::Unknown(PROC_SUPER_MAGIC as u32));
         assert_eq!(kind_of(&statfs("/dev/shm").unwrap()), Disk::Local("tmpfs"));
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use super::disk::{self, Disk};
 use crate::error::{Error, Invalid, Trouble};
 
 /// Where the sockets and lock files of the clients are.
@@ -12,21 +13,21 @@ pub(super) const CLIENTS: &str = "clients";
 /// A socket's path has 108 bytes in all; the rest is for `/clients/2147483647.sock` and its end.
 const MAX_BYTES: usize = 80;
 
-/// The folder of a URL that names none.
+/// The folder of a URL that names none: the same one for a shell and for a cron job, or they would
+/// not keep each other out. So it is not in XDG_RUNTIME_DIR, which a cron job does not have.
 pub(super) fn default_folder() -> Result<PathBuf, Invalid> {
     let from = |variable: &str, below: &str| {
         let base = PathBuf::from(std::env::var_os(variable)?);
         base.is_absolute().then(|| base.join(below))
     };
-    from("XDG_RUNTIME_DIR", "tenure")
-        .or_else(|| from("XDG_STATE_HOME", "tenure"))
-        .or_else(|| from("HOME", ".local/state/tenure"))
-        .ok_or_else(|| {
+    from("XDG_STATE_HOME", "tenure").or_else(|| from("HOME", ".local/state/tenure")).ok_or_else(
+        || {
             Invalid::new(
-                "neither XDG_RUNTIME_DIR, XDG_STATE_HOME nor HOME is set: name a folder, as in \
+                "neither XDG_STATE_HOME nor HOME is set: name a folder, as in \
                  `local:///run/app/locks`",
             )
-        })
+        },
+    )
 }
 
 /// Makes the folder if it is missing, and refuses one that others could write in: whoever can
@@ -47,6 +48,7 @@ pub(super) fn prepare(folder: &Path) -> Result<PathBuf, Error> {
         return Err(Invalid::new(sentence).into());
     }
     check(&folder)?;
+    check_disk(&folder)?;
     let clients = folder.join(CLIENTS);
     make(&clients).map_err(|error| trouble(&clients, "cannot be made", &error))?;
     check(&clients)?;
@@ -79,6 +81,19 @@ fn check(folder: &Path) -> Result<(), Error> {
     } else {
         return Ok(());
     };
+    Err(Invalid::new(sentence).into())
+}
+
+/// A disk of several machines would let each of them have every lock.
+fn check_disk(folder: &Path) -> Result<(), Error> {
+    let found = rustix::fs::statfs(folder);
+    let found = found.map_err(|error| trouble(folder, "cannot be looked at", &error.into()))?;
+    let Disk::Shared(kind) = disk::kind_of(&found) else { return Ok(()) };
+    let sentence = format!(
+        "the folder `{}` lies on {kind}, where machines do not see each other's locks: name one on a \
+         disk of this machine, as in `local:///var/tmp/app/locks`, or a server",
+        folder.display()
+    );
     Err(Invalid::new(sentence).into())
 }
 
