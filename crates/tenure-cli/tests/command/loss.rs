@@ -129,6 +129,22 @@ fn a_command_is_ended_before_its_lease_when_the_server_is_gone() {
     pids.split_whitespace().for_each(|pid| until("dead", || !is_alive(pid)));
 }
 
+/// A success that cannot be remembered is told: the exit status stays the command's own.
+#[test]
+fn a_success_that_cannot_be_remembered_is_told() {
+    let mut place = Place::redis();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("go on");
+    let script = format!("echo held; until test -e '{}'; do sleep 0.02; done", file.display());
+    let arguments = ["run", "--on-lost", "ignore", "--once-per", "1h", "x", "--", "sh", "-c"];
+    let holder = Holder::start(&place, &[&arguments[..], &[&script]].concat());
+    place.server().kill();
+    std::fs::write(file, "").unwrap();
+    let (code, told) = holder.end();
+    assert_eq!(code, 0, "{told}");
+    assert!(told.starts_with("tenure: it will run again too soon: "), "{told}");
+}
+
 /// A server that goes while the lock is waited for is told once the patience has ended.
 #[test]
 fn a_store_that_goes_away_while_waiting_is_69() {
