@@ -4,7 +4,7 @@ use super::step::Subject;
 use super::turn::Patience;
 use super::{LocalEngine, client, life, watch};
 use crate::core::table::Route;
-use crate::engine::{AcquireRequest, Acquired};
+use crate::engine::{AcquireRequest, Acquired, Grant};
 use crate::error::Trouble;
 
 /// What became of a request for a lock.
@@ -31,16 +31,40 @@ impl LocalEngine {
         Ok(entered.acquired)
     }
 
+    /// Looks for the grant of one who is awake. When the moment is over it asks again, to be woken
+    /// from now on.
     fn look(&self, request: &AcquireRequest, mut change: usize) -> Result<Entered, Trouble> {
         let granted = self.gaze.until(|| {
-            if self.store.last_change() == change {
-                return None;
-            }
-            let entered = self.ask(request, || true).ok()?;
-            change = entered.awake_since.unwrap_or(change);
-            matches!(entered.acquired, Acquired::Granted(_)).then_some(entered)
+            let last = self.store.last_change();
+            (std::mem::replace(&mut change, last) != last).then(|| self.peek(request)).flatten()
         });
-        granted.map_or_else(|| self.ask(request, || false), Ok)
+        match granted {
+            Some(grant) => {
+                let acquired = Acquired::Granted(grant);
+                Ok(Entered { acquired, ahead: Vec::new(), awake_since: None })
+            }
+            None => self.ask(request, || false),
+        }
+    }
+
+    /// What was handed over to an entry, if something was. It changes nothing, and so costs a quarter
+    /// of asking; like every hand-over it is to be confirmed.
+    pub(super) fn peek(&self, request: &AcquireRequest) -> Option<Grant> {
+        let AcquireRequest { name, entry, queue, .. } = request;
+        let lease = queue.map(|queue| queue.claim)?.min(request.lease.duration());
+        let seen = self.store.perform(Patience::Short, Subject::Lock(name), |table, now, _| {
+            let holder = table.lock_mut(name)?.holders.find(entry.owner)?;
+            // Stopped meanwhile, we may be late: asking tells.
+            let is_fresh = holder.until.since(now.clock) > lease / 2;
+            let (fence, fences, at) = (holder.fence, holder.fences, holder.until.before(lease));
+            (is_fresh && holder.entries.has(entry.number)).then_some(Grant {
+                fence,
+                fences,
+                lease,
+                at,
+            })
+        });
+        seen.ok().flatten()
     }
 
     /// Asks for the lock, once. Whoever is next in line is asked whether it wants to be awake.

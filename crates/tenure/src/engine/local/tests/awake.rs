@@ -72,9 +72,15 @@ fn who_is_awake_finds_its_grant_by_asking() {
         };
         mark(true).unwrap();
         mark(is_awake).unwrap();
+        assert!(second.peek(&waiter).is_none());
         drop(first.release(ReleaseRequest::new(name.clone(), holder.entry)));
         assert_eq!(lock(&woken.0).is_empty(), is_awake);
-        assert!(matches!(second.ask(&waiter, || true).unwrap().acquired, Acquired::Granted(_)));
+        let seen = second.peek(&waiter).unwrap();
+        assert_eq!(seen.lease, Duration::from_secs(3), "a claim, until it is confirmed");
+        let Acquired::Granted(grant) = second.ask(&waiter, || true).unwrap().acquired else {
+            panic!("it was handed over");
+        };
+        assert_eq!((grant.fence, grant.lease), (seen.fence, Duration::from_secs(30)));
         drop(second);
         let third = request(&name);
         assert!(matches!(first.ask(&third, || true).unwrap().acquired, Acquired::Granted(_)));
