@@ -47,8 +47,8 @@ impl LocalEngine {
         }
     }
 
-    /// What was handed over to an entry, if something was. It changes nothing, and so costs a quarter
-    /// of asking; like every hand-over it is to be confirmed.
+    /// What was handed over to an entry, if something was. Unlike asking it writes nothing, so the
+    /// hand-over is still to be confirmed, like every other.
     pub(super) fn peek(&self, request: &AcquireRequest) -> Option<Grant> {
         let AcquireRequest { name, entry, queue, .. } = request;
         let lease = queue.map(|queue| queue.claim)?.min(request.lease.duration());
