@@ -27,7 +27,7 @@ use exit::Exit;
 
 /// Any command under a lock.
 #[derive(Parser)]
-#[command(name = "tenure", version, max_term_width = 100)]
+#[command(name = "tenure", version, max_term_width = 100, color = voice::colour())]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ColorChoice};
 use serde_json::Value;
 
 use crate::exit::Exit;
@@ -30,6 +30,13 @@ impl Form {
     ) -> Result<(), ExitCode> {
         print(if self.json { format!("{}\n", for_programs()) } else { for_people() })
     }
+}
+
+/// Whether help and usage are coloured: never on a terminal that does not understand it, also where
+/// the variable CI promises that colours are seen.
+pub(crate) fn colour() -> ColorChoice {
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    if is_dumb { ColorChoice::Never } else { ColorChoice::Auto }
 }
 
 /// Prints data. An error, already told, if they cannot be printed.

@@ -90,15 +90,20 @@ fn a_plain_terminal_gets_plain_words(place: &Place) {
     assert!(!screen.seen().contains('\u{1b}'), "{:?}", screen.seen());
     place.said(&["release", handle.trim()]);
     ran(dumb);
-    for (variable, value, is_plain) in
-        [("TERM", "xterm", false), ("TERM", "dumb", true), ("NO_COLOR", "1", true)]
+    let cases = [("TERM", "xterm", false), ("TERM", "dumb", true), ("NO_COLOR", "1", true)];
+    // The variable CI promises that colours are seen; it does not make a terminal understand them.
+    for (ci, (variable, value, is_plain)) in
+        [None, Some("true")].into_iter().flat_map(|ci| cases.map(|case| (ci, case)))
     {
         let screen = Screen::new();
         let mut command = place.tenure(&["run", "--help"]);
-        command.env("TERM", "xterm").env_remove("NO_COLOR").env(variable, value);
+        for foreign in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"] {
+            command.env_remove(foreign);
+        }
+        command.env("TERM", "xterm").env(variable, value).envs(ci.map(|ci| ("CI", ci)));
         command.stdout(screen.end()).spawn().unwrap().wait().unwrap();
         screen.until("Print help");
-        assert_eq!(has_colour(&screen.seen()), !is_plain, "{variable}={value}");
+        assert_eq!(has_colour(&screen.seen()), !is_plain, "{variable}={value} CI={ci:?}");
     }
 }
 
