@@ -35,7 +35,7 @@ impl Form {
 /// Whether help and usage are coloured: never on a terminal that does not understand it, also where
 /// the variable CI promises that colours are seen.
 pub(crate) fn colour() -> ColorChoice {
-    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     if is_dumb { ColorChoice::Never } else { ColorChoice::Auto }
 }
 
