@@ -102,6 +102,14 @@ impl Guard {
         block_on(self.0.renew())
     }
 
+    /// Makes sure of the whole lease, also right after a hand-over.
+    ///
+    /// # Errors
+    /// As for [`crate::Guard::confirm`].
+    pub fn confirm(&self) -> Result<(), Error> {
+        block_on(self.0.confirm())
+    }
+
     /// The guard for async code.
     pub fn into_async(self) -> crate::Guard {
         self.0

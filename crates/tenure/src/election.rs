@@ -70,8 +70,8 @@ impl Election {
     }
 
     /// How long a leader goes on without a confirmed renewal before it steps down; 10 s if not set.
-    /// It must be shorter than the lease: the difference is the time in which nobody leads, and
-    /// work that was begun can end.
+    /// It must be shorter than the lease, and at least half of it: the difference is the time in
+    /// which nobody leads, and work that was begun can end.
     #[must_use]
     pub fn renew_deadline(mut self, time: Duration) -> Self {
         self.renew_deadline = time;
@@ -151,10 +151,7 @@ impl Election {
     async fn campaign_with(&self, wait: Wait) -> Result<Leadership, Error> {
         let reserve = self.reserve()?;
         let guard = self.lock.acquire_with(wait).await?;
-        // A hand-over is valid for a few seconds only, until it is confirmed.
-        if guard.remaining() <= reserve {
-            guard.renew().await?;
-        }
+        guard.confirm().await?;
         Ok(Leadership { guard, reserve })
     }
 
@@ -162,9 +159,9 @@ impl Election {
     fn reserve(&self) -> Result<Duration, Error> {
         // Renewals come every third of the lease, so one must fit in with room to spare.
         let (lease, deadline) = (self.lease, self.renew_deadline);
-        if deadline >= lease || deadline <= lease / 3 {
+        if deadline >= lease || deadline < lease / 2 {
             return Err(Invalid::new(format!(
-                "the renew deadline must be below the lease of {lease:?} and above a third of it, \
+                "the renew deadline must be below the lease of {lease:?} and at least half of it, \
                  not {deadline:?}"
             ))
             .into());

@@ -48,6 +48,7 @@ mod rwlock;
 mod semaphore;
 mod sync;
 mod telemetry;
+mod thread;
 
 pub use barrier::Barrier;
 pub use client::{Builder, Fallback, Tenure};

@@ -32,6 +32,7 @@ use crate::engine::{Answer, CancelRequest, Engine, Listener, Wakeup};
 use crate::error::{Error, Trouble};
 use crate::owner::Entry;
 use crate::sync::lock;
+use crate::thread;
 
 mod agenda;
 mod flight;
@@ -122,8 +123,7 @@ impl Driver {
         });
         driver.engine.listen(driver.this.clone());
         let run = run(Arc::downgrade(&driver), driver.bell.clone());
-        let thread = std::thread::Builder::new().name("tenure-driver".into());
-        thread.spawn(move || runtime.block_on(run)).map_err(failed)?;
+        thread::run("tenure-driver", runtime, run).map_err(failed)?;
         Ok(driver)
     }
 

@@ -80,9 +80,23 @@ pub(crate) async fn a_leader_goes_on_while_it_is_renewed(store: &impl Fixture) {
     assert!(leading.is_leader());
 }
 
+/// A hand-over is valid for less than the reserve, until it is confirmed.
+pub(crate) async fn a_successor_goes_on_while_it_is_renewed(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    let first = election(&a, "a").campaign().await.unwrap();
+    let lease = Duration::from_secs(5);
+    let next = campaign(election(&b, "b").lease(lease).renew_deadline(lease / 2));
+    until_waiting(&a, "x", 1).await;
+    first.resign().await.unwrap();
+    let leading = next.await.unwrap();
+    assert!(leading.guard().remaining() > lease * 4 / 5, "{:?}", leading.guard().remaining());
+    let deposed = tokio::time::timeout(ms(1_000), leading.deposed()).await;
+    assert!(deposed.is_err(), "{deposed:?}");
+}
+
 pub(crate) async fn terms_that_cannot_be_kept_are_refused(store: &impl Fixture) {
     let tenure = store.tenure();
-    for deadline in [ms(600), ms(700), ms(200), ms(0)] {
+    for deadline in [ms(600), ms(700), ms(299), ms(0)] {
         let election = election(&tenure, "a").lease(ms(600)).renew_deadline(deadline);
         let error = election.campaign().await.unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{error:?}");

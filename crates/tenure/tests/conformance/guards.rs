@@ -7,6 +7,7 @@ use tenure::blocking::block_on;
 use tenure::{Error, Handle, Owner, Released, Tenure, WhyLost};
 
 use super::fixture::{Fixture, ms, pass};
+use super::locks::until_waiting;
 
 async fn is_free(tenure: &Tenure, lock: &str) -> bool {
     tenure.lock(lock).inspect().await.unwrap().is_free()
@@ -256,4 +257,17 @@ pub(crate) async fn a_handle_can_be_adopted(store: &impl Fixture) {
     adopted.release().await.unwrap();
     assert!(is_free(&b, "x").await);
     assert!(matches!(b.adopt(handle).await, Err(Error::Lost(_))));
+}
+
+pub(crate) async fn a_handover_is_confirmed_on_request(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    let first = a.lock("x").acquire().await.unwrap();
+    let lock = b.lock("x").lease(Duration::from_secs(7));
+    let next = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    until_waiting(&a, "x", 1).await;
+    first.release().await.unwrap();
+    let guard = next.await.unwrap();
+    guard.confirm().await.unwrap();
+    assert!(guard.remaining() > Duration::from_secs(6), "{:?}", guard.remaining());
+    guard.release().await.unwrap();
 }

@@ -46,7 +46,7 @@ macro_rules! conformance_suite {
                 release_says_whether_it_was_held, reentry_is_counted_in_the_store,
                 reentry_can_be_counted_locally, an_owner_can_be_passed_on,
                 a_least_holding_time_outlasts_the_release, a_detached_lock_lives_by_its_handle,
-                a_handle_can_be_adopted;
+                a_handle_can_be_adopted, a_handover_is_confirmed_on_request;
             readers: readers_share_and_a_writer_is_alone, a_waiting_writer_is_not_overtaken,
                 readers_of_a_process_share_within_bounds,
                 a_crashed_reader_delays_a_writer_by_its_lease, an_upgrade_is_refused,
@@ -64,7 +64,8 @@ macro_rules! conformance_suite {
                 a_barrier_opens_for_all_at_once, a_party_that_gave_up_is_not_counted;
             elections: one_leads_and_the_next_follows, participants_are_told_in_order,
                 changes_of_leader_are_told, a_leader_that_is_forced_out_is_told,
-                a_leader_goes_on_while_it_is_renewed, terms_that_cannot_be_kept_are_refused;
+                a_leader_goes_on_while_it_is_renewed, a_successor_goes_on_while_it_is_renewed,
+                terms_that_cannot_be_kept_are_refused;
         }
     };
     (@on $engine:ident, $fixture:ty, $($module:ident: $($case:ident),+;)+) => {

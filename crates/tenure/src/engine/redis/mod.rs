@@ -117,9 +117,8 @@ impl RedisEngine {
         engine.io.spawn(engine.server.commands.clone().keep_up());
         engine.io.spawn(engine.server.renewals.clone().keep_up());
         engine.io.spawn(engine.subscriber.clone().keep_up());
-        let thread = std::thread::Builder::new().name("tenure-redis".into());
-        let run = move || drop(runtime.block_on(ended));
-        thread.spawn(run).map_err(failed)?;
+        let run = async { drop(ended.await) };
+        crate::thread::run("tenure-redis", runtime, run).map_err(failed)?;
         Ok(engine)
     }
 
