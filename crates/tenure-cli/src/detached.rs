@@ -75,7 +75,7 @@ pub(crate) async fn acquire(arguments: Acquire) -> Result<(), ExitCode> {
     let lock = arguments.wish.lock(&tenure, &arguments.name);
     let guard = arguments.wish.acquire(&lock, &arguments.name).await?;
     let detached = detach(guard).await;
-    let handle = detached.map_err(|error| Exit::of(&error).because(&error))?;
+    let handle = detached.map_err(|error| Exit::told(&error))?;
     let printed = arguments.form.print(|| format!("{handle}\n"), || words::handle(&handle));
     if printed.is_err() {
         // Nobody knows the handle, so nobody else could release it.
@@ -88,14 +88,14 @@ pub(crate) async fn acquire(arguments: Acquire) -> Result<(), ExitCode> {
 
 async fn detach(guard: Guard) -> Result<Handle, Error> {
     // A hand-over is valid for a few seconds only, until it is confirmed.
-    guard.renew().await?;
+    guard.confirm().await?;
     guard.detach()
 }
 
 pub(crate) async fn renew(arguments: Renew) -> Result<(), ExitCode> {
     let tenure = arguments.store.connect().await?;
     let renewed = tenure.renew(&arguments.handle).await;
-    renewed.map_err(|error| Exit::of(&error).because(&error))?;
+    renewed.map_err(|error| Exit::told(&error))?;
     arguments.form.print(String::new, || words::handle(&arguments.handle))
 }
 
@@ -109,7 +109,7 @@ pub(crate) async fn release(arguments: Release) -> Result<(), ExitCode> {
         Ok(Released::AlreadyLost) => {
             Err(Exit::Lost.because(&format!("`{}` was not held any more", handle.name())))
         }
-        Err(error) => Err(Exit::of(&error).because(&error)),
+        Err(error) => Err(Exit::told(&error)),
     }
 }
 
@@ -117,21 +117,23 @@ async fn force(tenure: &Tenure, arguments: &Release) -> Result<(), ExitCode> {
     let (Some(name), Some(reason)) = (&arguments.force, &arguments.reason) else {
         return Err(Exit::Usage.because(&"--force needs a name, and --reason"));
     };
-    if !arguments.yes && !is_confirmed(name) {
-        let why = "nothing was done: the name was not confirmed (or use --yes)";
-        return Err(Exit::Usage.because(&why));
-    }
-    let forced = tenure.force_release(name.clone(), arguments.owner, reason).await;
-    match forced.map_err(|error| Exit::of(&error).because(&error))? {
+    let expected = match arguments.yes {
+        true => arguments.owner,
+        false => confirm(tenure, name, arguments.owner).await?,
+    };
+    let forced = tenure.force_release(name.clone(), expected, reason).await;
+    match forced.map_err(|error| Exit::told(&error))? {
         ForceOutcome::Released(owners) => {
             let lines = || owners.iter().map(|owner| format!("{owner}\n")).collect();
             arguments.form.print(lines, || released(name, &owners))
         }
-        ForceOutcome::NotHeld => {
-            let why = format!("`{name}` is not held by the one expected: nothing was done");
-            Err(Exit::NotAcquired.because(&why))
-        }
+        ForceOutcome::NotHeld => Err(not_held(name, expected)),
     }
+}
+
+fn not_held(name: &LockName, expected: Option<Owner>) -> ExitCode {
+    let by = expected.map_or_else(String::new, |owner| format!(" by {owner}"));
+    Exit::NotAcquired.because(&format!("`{name}` is not held{by}: nothing was done"))
 }
 
 /// Who had what, for programs.
@@ -139,12 +141,32 @@ fn released(name: &LockName, owners: &[Owner]) -> Value {
     json!({ "name": name.as_str(), "released": words::owners(owners) })
 }
 
-/// On a terminal, the name is to be typed once more.
-fn is_confirmed(name: &LockName) -> bool {
+/// On a terminal, the name is to be typed once more. From whom the lock is then taken: who has it
+/// meanwhile was not meant.
+async fn confirm(
+    tenure: &Tenure,
+    name: &LockName,
+    owner: Option<Owner>,
+) -> Result<Option<Owner>, ExitCode> {
+    let refused = || {
+        let why = "nothing was done: the name was not confirmed (or use --yes)";
+        Exit::Usage.because(&why)
+    };
     if !std::io::stdin().is_terminal() {
-        return false;
+        return Err(refused());
     }
-    say(format_args!("this takes `{name}` away from its holder; type its name:"));
+    let info = tenure.lock(name.clone()).inspect().await;
+    let info = info.map_err(|error| Exit::told(&error))?;
+    let Some(holders) = words::holders(&info) else { return Err(not_held(name, owner)) };
+    say(format_args!("this takes `{name}` away, held by {holders}; type its name:"));
     let mut typed = String::new();
-    std::io::stdin().read_line(&mut typed).is_ok() && typed.trim_end_matches('\n') == name.as_str()
+    let read = std::io::stdin().read_line(&mut typed);
+    if read.is_err() || typed.trim_end_matches('\n') != name.as_str() {
+        return Err(refused());
+    }
+    let sole = match &info.holders[..] {
+        [holder] => Some(holder.owner),
+        _ => None,
+    };
+    Ok(owner.or(sole))
 }

@@ -12,6 +12,7 @@ use tenure::{Error, Tenure};
 use crate::exit::Exit;
 use crate::store::Store;
 use crate::voice::Form;
+use crate::words::plain;
 
 /// Examine the store: is it fit for locks?
 ///
@@ -27,7 +28,7 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn doctor(arguments: Arguments) -> Result<(), ExitCode> {
     let examined = examine(&arguments.store).await;
-    let findings = examined.map_err(|error| Exit::of(&error).because(&error))?;
+    let findings = examined.map_err(|error| Exit::told(&error))?;
     let lines = || findings.iter().map(lines).collect();
     let objects = || json!({ "findings": findings.iter().map(object).collect::<Vec<_>>() });
     arguments.form.print(lines, objects)?;
@@ -97,7 +98,8 @@ const ADVICE: &[(&str, &str)] = &[
 ];
 
 fn lines(finding: &Finding) -> String {
-    let mut lines = format!("{:<8} {}: {}\n", sign(finding), finding.topic, finding.found);
+    let found = plain(&finding.found);
+    let mut lines = format!("{:<8} {}: {found}\n", sign(finding), finding.topic);
     if !finding.advice.is_empty() {
         lines += &format!("{:<8} {}\n", "", finding.advice);
     }

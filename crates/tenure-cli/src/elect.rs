@@ -7,8 +7,8 @@ use clap::Args;
 use tenure::{Leadership, Tenure};
 
 use crate::exit::Exit;
-use crate::job::{Job, OnLost};
-use crate::session::Session;
+use crate::job::{Job, OnLost, Outcome};
+use crate::session::{End, Session};
 use crate::signals::Signals;
 use crate::time::time;
 use crate::waiting;
@@ -26,9 +26,9 @@ pub(crate) struct Arguments {
     /// For how long a leader that crashed is still the leader
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "15s")]
     lease: Duration,
-    /// How long to lead without a confirmed renewal
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "10s")]
-    renew_deadline: Duration,
+    /// How long to lead without a confirmed renewal; two thirds of the lease if not given
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    renew_deadline: Option<Duration>,
     #[command(flatten)]
     session: Session,
 }
@@ -36,14 +36,16 @@ pub(crate) struct Arguments {
 pub(crate) async fn elect(arguments: Arguments) -> ExitCode {
     let campaign = async |tenure: &Tenure| campaign(tenure, &arguments).await;
     let lead = async |_: &Tenure, leadership, signals: &mut Signals| {
-        lead(&leadership, &arguments, signals).await
+        lead(leadership, &arguments, signals).await
     };
     arguments.session.conduct(campaign, lead).await
 }
 
 async fn campaign(tenure: &Tenure, arguments: &Arguments) -> Result<Leadership, ExitCode> {
     let mut election = tenure.election(arguments.session.name.as_str()).lease(arguments.lease);
-    election = election.renew_deadline(arguments.renew_deadline);
+    if let Some(time) = arguments.renew_deadline {
+        election = election.renew_deadline(time);
+    }
     if let Some(candidate) = &arguments.candidate {
         election = election.candidate(candidate);
     }
@@ -53,22 +55,21 @@ async fn campaign(tenure: &Tenure, arguments: &Arguments) -> Result<Leadership, 
         leadership = election.campaign() => leadership,
         never = waiting::tell(&lock) => never,
     };
-    let leadership = leadership.map_err(|error| Exit::of(&error).because(&error))?;
+    let leadership = leadership.map_err(|error| Exit::told(&error))?;
     let (name, fence) = (leadership.guard().name(), leadership.fence());
     arguments.session.say(format_args!("leading `{name}` with fence {fence}"));
     Ok(leadership)
 }
 
-async fn lead(
-    leadership: &Leadership,
-    arguments: &Arguments,
-    signals: &mut Signals,
-) -> Result<ExitCode, Exit> {
+async fn lead(leadership: Leadership, arguments: &Arguments, signals: &mut Signals) -> End {
     // What is left of the lease from the renew deadline on is for the command to end in.
-    let grace = arguments.lease.saturating_sub(arguments.renew_deadline);
+    let grace = leadership.reserve();
     let url = arguments.session.store.for_child();
     let job = Job { command: &arguments.session.command, url, on_lost: OnLost::Kill, grace };
-    let code = job.run(leadership.guard(), signals).await?;
-    arguments.session.say(format_args!("resigning from `{}`", leadership.guard().name()));
-    Ok(code.map_or_else(|told| told, ExitCode::from))
+    let outcome = job.run(leadership.guard(), signals).await;
+    let name = leadership.guard().name().clone();
+    if matches!(outcome, Outcome::Ended(_)) {
+        arguments.session.say(format_args!("resigning from `{name}`"));
+    }
+    job.conclude(outcome, &name, leadership.resign()).await
 }

@@ -3,9 +3,11 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use rustix::process::Signal;
+use signal_hook::low_level::emulate_default_handler;
 use tenure::Error;
 
-use crate::voice::say;
+use crate::voice::{self, say};
 
 /// Why the command ends without the child's own status. The numbers are those of sysexits(3)
 /// and of the shell.
@@ -36,6 +38,11 @@ impl Exit {
         self.into()
     }
 
+    /// Says on standard error what the library did not do.
+    pub(crate) fn told(error: &Error) -> ExitCode {
+        Self::of(error).because(error)
+    }
+
     /// What an error of the library means for a script.
     pub(crate) fn of(error: &Error) -> Self {
         match error {
@@ -45,6 +52,14 @@ impl Exit {
             _ => Self::Unavailable,
         }
     }
+}
+
+/// Ends as the signal of ^C ends a program, and not with a status: a shell goes on with the next command
+/// of a script if this one seems to have handled it. If that fails, the status says as much.
+pub(crate) fn interrupted() -> ExitCode {
+    voice::finish();
+    let _ = emulate_default_handler(Signal::INT.as_raw());
+    ExitCode::from(128 + Signal::INT.as_raw() as u8)
 }
 
 impl From<Exit> for ExitCode {

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use clap::Args;
 use comfy_table::{Table, presets};
 use serde_json::json;
-use tenure::LockInfo;
+use tenure::{Kind, LockInfo};
 
 use crate::exit::Exit;
 use crate::store::Store;
-use crate::voice::Form;
+use crate::voice::{Form, say};
 use crate::words::{self, ago, for_people, plain, who, who_all};
 
 /// List the locks that are held or wanted
@@ -41,10 +41,17 @@ pub(crate) struct Show {
 
 pub(crate) async fn list(arguments: List) -> Result<(), ExitCode> {
     let tenure = arguments.store.connect().await?;
-    let listed = tenure.list(&arguments.prefix, arguments.limit).await;
-    let locks = listed.map_err(|error| Exit::of(&error).because(&error))?;
-    let objects = || json!({ "locks": locks.iter().map(words::lock).collect::<Vec<_>>() });
-    arguments.form.print(|| format!("{}\n", table(&locks)), objects)
+    let listed = tenure.list(&arguments.prefix, arguments.limit.saturating_add(1)).await;
+    let mut locks = listed.map_err(|error| Exit::told(&error))?;
+    let more = locks.len() > arguments.limit;
+    locks.truncate(arguments.limit);
+    let list = || locks.iter().map(words::lock).collect::<Vec<_>>();
+    let objects = || json!({ "locks": list(), "more": more });
+    arguments.form.print(|| format!("{}\n", table(&locks)), objects)?;
+    if more {
+        say("there are more: raise --limit, or give a prefix");
+    }
+    Ok(())
 }
 
 fn table(locks: &[LockInfo]) -> Table {
@@ -69,7 +76,7 @@ fn table(locks: &[LockInfo]) -> Table {
 pub(crate) async fn show(arguments: Show) -> Result<(), ExitCode> {
     let tenure = arguments.store.connect().await?;
     let shown = tenure.lock(arguments.name.as_str()).inspect().await;
-    let lock = shown.map_err(|error| Exit::of(&error).because(&error))?;
+    let lock = shown.map_err(|error| Exit::told(&error))?;
     arguments.form.print(|| Portrait(&lock).to_string(), || words::lock(&lock))
 }
 
@@ -81,6 +88,8 @@ impl Display for Portrait<'_> {
         let lock = self.0;
         let name = plain(lock.name.as_str());
         match lock.kind {
+            // Nobody has given those a limit.
+            Some(kind @ (Kind::Mutex | Kind::ReadWrite)) => writeln!(f, "{name}: {kind}")?,
             Some(kind) => writeln!(f, "{name}: {kind}, limit {}", lock.limit)?,
             None => writeln!(f, "{name}: free")?,
         }
@@ -88,7 +97,13 @@ impl Display for Portrait<'_> {
             writeln!(f, "  held by {}", who(&it.about))?;
             let (since, left) = (ago(it.since), for_people(it.lease_left));
             writeln!(f, "    since {since} ago, lease left {left}")?;
-            writeln!(f, "    owner {}, fence {}, permits {}", it.owner, it.fence, it.permits)?;
+            let share = match lock.kind {
+                Some(Kind::Mutex) => String::new(),
+                Some(Kind::ReadWrite) if it.permits == lock.limit => ", writes".to_owned(),
+                Some(Kind::ReadWrite) => ", reads".to_owned(),
+                _ => format!(", permits {}", it.permits),
+            };
+            writeln!(f, "    owner {}, fence {}{share}", it.owner, it.fence)?;
             if it.entries == 0 {
                 writeln!(f, "    released, and kept for its least time")?;
             }

@@ -6,6 +6,7 @@ mod doctor;
 mod elect;
 mod exit;
 mod eyes;
+mod family;
 mod job;
 mod paper;
 mod run;
@@ -22,8 +23,10 @@ mod words;
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use exit::Exit;
+use voice::say;
 
 /// Any command under a lock.
 #[derive(Parser)]
@@ -49,11 +52,20 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    let code = obey();
+    voice::finish();
+    code
+}
+
+fn obey() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version are no misuse; what cannot be printed cannot be mended here.
             let _ = error.print();
+            if error.kind() == ErrorKind::UnknownArgument && lacks_dashes() {
+                say("the command comes behind two dashes: tenure run NAME -- COMMAND");
+            }
             return if error.use_stderr() { Exit::Usage.into() } else { ExitCode::SUCCESS };
         }
     };
@@ -76,6 +88,12 @@ fn main() -> ExitCode {
         Command::Man(arguments) => paper::man(&arguments, Arguments::command()),
     };
     ended.map_or_else(|code| code, |()| ExitCode::SUCCESS)
+}
+
+/// Whether a command is to be run, and nothing tells where it begins.
+fn lacks_dashes() -> bool {
+    let mut words = std::env::args_os().skip(1);
+    words.next().is_some_and(|word| word == "run" || word == "elect") && words.all(|it| it != "--")
 }
 
 #[cfg(test)]

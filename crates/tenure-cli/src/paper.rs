@@ -1,5 +1,6 @@
 //! `tenure completions` and `tenure man`: what a shell and a reader want.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Args, Command};
@@ -36,8 +37,24 @@ pub(crate) fn man(arguments: &Man, mut command: Command) -> Result<(), ExitCode>
     let Some(page) = page else {
         return Err(Exit::Usage.because(&"there is no such subcommand: see `tenure --help`"));
     };
-    let mut text = Vec::new();
-    let rendered = clap_mangen::Man::new(page).render(&mut text);
-    rendered.map_err(|error| Exit::CannotWrite.because(&error))?;
+    let text = render(page).map_err(|error| Exit::CannotWrite.because(&error))?;
     print(text)
+}
+
+/// The page, with the synopsis that `--help` has: the other one leaves the two dashes out.
+fn render(mut command: Command) -> io::Result<Vec<u8>> {
+    let usage = command.render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ").replace('-', r"\-");
+    let is_whole = command.has_subcommands();
+    let man = clap_mangen::Man::new(command);
+    let mut text = Vec::new();
+    man.render_title(&mut text)?;
+    man.render_name_section(&mut text)?;
+    writeln!(text, ".SH SYNOPSIS\n{usage}")?;
+    man.render_description_section(&mut text)?;
+    man.render_options_section(&mut text)?;
+    if is_whole {
+        man.render_subcommands_section(&mut text)?;
+    }
+    Ok(text)
 }

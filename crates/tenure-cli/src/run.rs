@@ -4,13 +4,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use tenure::{Guard, Lock, Tenure};
+use tenure::{Error, Guard, Lock, Released, Tenure};
 
 use crate::exit::Exit;
-use crate::job::{Job, OnLost};
-use crate::session::Session;
+use crate::job::{Job, OnLost, Outcome};
+use crate::session::{End, Session};
 use crate::signals::Signals;
-use crate::time::time;
+use crate::time::{period, time};
 use crate::voice::say;
 use crate::wish::Wish;
 
@@ -22,8 +22,8 @@ use crate::wish::Wish;
 ///
 /// The command finds TENURE_NAME, TENURE_OWNER, TENURE_FENCE (a number that grows with every
 /// holder) and TENURE_DEADLINE (until when the lock is held if it cannot be renewed, in
-/// milliseconds since 1970) in its environment, and in TENURE_URL the store without its password.
-/// Signals are passed on to it, and to all that it has started.
+/// milliseconds since 1970) in its environment, and in TENURE_URL the store, if it was named, without
+/// its password. Signals are passed on to it, and to its process group.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = time)]
     at_least: Option<Duration>,
     /// Do nothing, with success, if the command has succeeded within TIME (24h at most)
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = period)]
     once_per: Option<Duration>,
     /// What to do when the lock is lost
     #[arg(long, value_enum, default_value_t = OnLost::Kill)]
@@ -46,6 +46,9 @@ pub(crate) struct Arguments {
     session: Session,
 }
 
+/// What the names of marks begin with.
+const MARK: &str = "tenure-once/";
+
 pub(crate) async fn run(arguments: Arguments) -> ExitCode {
     let acquire = async |tenure: &Tenure| acquire(tenure, &arguments).await;
     let hold = async |tenure: &Tenure, guard, signals: &mut Signals| {
@@ -55,63 +58,91 @@ pub(crate) async fn run(arguments: Arguments) -> ExitCode {
 }
 
 async fn acquire(tenure: &Tenure, arguments: &Arguments) -> Result<Guard, ExitCode> {
+    if is_done(arguments.mark(tenure).as_ref()).await? {
+        return Err(arguments.nothing_to_do());
+    }
     let mut lock: Lock = arguments.wish.lock(tenure, &arguments.session.name);
     if let Some(time) = arguments.at_least {
         lock = lock.at_least(time);
     }
     let guard = arguments.wish.acquire(&lock, &arguments.session.name).await?;
-    // A hand-over is valid for a few seconds only, until it is confirmed.
-    if guard.remaining() <= arguments.grace() {
-        guard.renew().await.map_err(|error| Exit::of(&error).because(&error))?;
-    }
+    // Otherwise a lock that was handed over would soon seem to be lost.
+    guard.confirm().await.map_err(|error| Exit::told(&error))?;
     arguments.session.say(format_args!("holding `{}` with fence {}", guard.name(), guard.fence()));
     Ok(guard)
 }
 
-/// Runs the command, unless it is not due yet. An error if the lock was lost.
-async fn hold(
-    tenure: &Tenure,
-    guard: Guard,
-    arguments: &Arguments,
-    signals: &mut Signals,
-) -> Result<ExitCode, Exit> {
-    let mark = arguments.once_per.map(|time| mark(tenure, guard.name().as_str(), time));
-    if let Some(mark) = &mark {
-        match mark.inspect().await {
-            Ok(info) if info.is_free() => {}
-            Ok(_) => {
-                arguments.session.say(format_args!("done already: nothing to do"));
-                return Ok(ExitCode::SUCCESS);
-            }
-            Err(error) => return Ok(Exit::of(&error).because(&error)),
-        }
-    }
+/// Runs the command, unless it is not due yet.
+async fn hold(tenure: &Tenure, guard: Guard, arguments: &Arguments, signals: &mut Signals) -> End {
+    let name = guard.name().clone();
     let job = Job {
         command: &arguments.session.command,
         url: arguments.session.store.for_child(),
         on_lost: arguments.on_lost,
         grace: arguments.grace(),
     };
-    let code = match job.run(&guard, signals).await? {
-        Ok(code) => code,
-        Err(told) => return Ok(told),
+    let mark = arguments.mark(tenure);
+    // Another may have done it while this one waited.
+    let outcome = match is_done(mark.as_ref()).await {
+        Ok(false) => job.run(&guard, signals).await,
+        Ok(true) => Outcome::NotStarted(arguments.nothing_to_do()),
+        Err(code) => Outcome::NotStarted(code),
     };
-    if let (Some(mark), 0) = (&mark, code) {
-        // It stays until it is due again, whoever holds the lock meanwhile.
-        if let Err(error) = mark.acquire().await.and_then(Guard::detach) {
-            say(format_args!("it will run again too soon: {error}"));
+    if let (Some(mark), Some(0)) = (&mark, outcome.status()) {
+        tokio::select! {
+            () = remember(tenure, mark) => {}
+            _ = signals.end() => say("it will run again too soon: this was interrupted"),
         }
     }
-    arguments.session.say(format_args!("releasing `{}`", guard.name()));
-    Ok(ExitCode::from(code))
+    if matches!(outcome, Outcome::NotStarted(_)) {
+        return job.conclude(outcome, &name, release_now(tenure, guard)).await;
+    }
+    if matches!(outcome, Outcome::Ended(_)) {
+        arguments.session.say(format_args!("releasing `{name}`"));
+    }
+    if arguments.at_least.is_some() {
+        // The store forgets who a client is when it leaves; this one's lock stays for a while.
+        std::mem::forget(tenure.clone());
+    }
+    job.conclude(outcome, &name, guard.release()).await
 }
 
-/// What stays taken for a while after a success.
-fn mark(tenure: &Tenure, name: &str, time: Duration) -> Lock {
-    tenure.lock(format!("tenure-once/{name}")).fixed_lease(time)
+/// Releases a lock under which nothing was done: for no least time.
+async fn release_now(tenure: &Tenure, guard: Guard) -> Result<Released, Error> {
+    tenure.release(&guard.detach()?).await
+}
+
+/// Whether the command has succeeded within the time in which it is to run once. An error is told
+/// already.
+async fn is_done(mark: Option<&Lock>) -> Result<bool, ExitCode> {
+    let Some(mark) = mark else { return Ok(false) };
+    let info = mark.inspect().await.map_err(|error| Exit::told(&error))?;
+    Ok(!info.is_free())
+}
+
+/// Remembers a success until the command is due again, whoever holds the lock meanwhile.
+async fn remember(tenure: &Tenure, mark: &Lock) {
+    match mark.try_acquire().await.and_then(|guard| guard.map(Guard::detach).transpose()) {
+        // The store forgets who a client is when it leaves; this one's mark stays.
+        Ok(Some(_)) => std::mem::forget(tenure.clone()),
+        // Another that shared the lock has just succeeded, too.
+        Ok(None) => {}
+        Err(error) => say(format_args!("it will run again too soon: {error}")),
+    }
 }
 
 impl Arguments {
+    /// What stays taken for a while after a success.
+    fn mark(&self, tenure: &Tenure) -> Option<Lock> {
+        let name = || format!("{MARK}{}", self.session.name);
+        self.once_per.map(|time| tenure.lock(name()).fixed_lease(time))
+    }
+
+    fn nothing_to_do(&self) -> ExitCode {
+        self.session.say(format_args!("done already: nothing to do"));
+        ExitCode::SUCCESS
+    }
+
     /// How long the command has to end itself.
     fn grace(&self) -> Duration {
         self.kill_after.min(self.wish.lease / 3)

@@ -6,15 +6,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use rustix::process::Signal;
 use tenure::Tenure;
 
-use crate::exit::Exit;
+use crate::exit::{Exit, interrupted};
 use crate::signals::Signals;
 use crate::store::Store;
 use crate::voice::say;
-
-/// How long to wait for the release before the command ends; the lease ends it otherwise.
-const RELEASE_TIME: Duration = Duration::from_secs(5);
 
 /// How long to wait until a queue is left; whoever does not ask again is soon passed over.
 const LEAVE_TIME: Duration = Duration::from_secs(1);
@@ -35,41 +33,51 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Acquires something, and does something with it. Either may end early with an exit status that
-    /// has been told; or the lock was lost: then there is nothing to release, and perhaps nobody to
-    /// tell.
+    /// Acquires something, and does something with it. The former may end early with an exit status
+    /// that has been told.
     pub(crate) async fn conduct<T>(
         &self,
         acquire: impl AsyncFnOnce(&Tenure) -> Result<T, ExitCode>,
-        hold: impl AsyncFnOnce(&Tenure, T, &mut Signals) -> Result<ExitCode, Exit>,
+        hold: impl AsyncFnOnce(&Tenure, T, &mut Signals) -> End,
     ) -> ExitCode {
-        let (tenure, mut signals) = match self.open().await {
-            Ok(opened) => opened,
-            Err(code) => return code,
+        // First of all: from now on, no signal is missed.
+        let signals = Signals::catch();
+        let end = match signals {
+            Ok(mut signals) => self.live(acquire, hold, &mut signals).await,
+            Err(error) => End::Status(Exit::Unavailable.because(&error)),
         };
-        let acquired = tokio::select! {
-            acquired = acquire(&tenure) => acquired,
-            code = signals.end() => Err(code),
-        };
-        let (code, time) = match acquired {
-            Err(code) => (code, LEAVE_TIME),
-            Ok(acquired) => match hold(&tenure, acquired, &mut signals).await {
-                Ok(code) => (code, RELEASE_TIME),
-                Err(lost) => return lost.into(),
-            },
-        };
-        // What goes on in the background.
-        tenure.flush(time).await;
-        code
+        match end {
+            End::Status(code) => code,
+            End::Interrupted => interrupted(),
+            End::Lost => Exit::Lost.into(),
+        }
     }
 
-    async fn open(&self) -> Result<(Tenure, Signals), ExitCode> {
-        // First of all: from now on, no signal is missed.
-        let signals = Signals::catch().map_err(|error| Exit::Unavailable.because(&error))?;
+    async fn live<T>(
+        &self,
+        acquire: impl AsyncFnOnce(&Tenure) -> Result<T, ExitCode>,
+        hold: impl AsyncFnOnce(&Tenure, T, &mut Signals) -> End,
+        signals: &mut Signals,
+    ) -> End {
+        let tenure = match before_signals(signals, self.open()).await {
+            Ok(tenure) => tenure,
+            Err(end) => return end,
+        };
+        match before_signals(signals, acquire(&tenure)).await {
+            Ok(acquired) => hold(&tenure, acquired, signals).await,
+            Err(end) => {
+                // What goes on in the background.
+                tenure.flush(LEAVE_TIME).await;
+                end
+            }
+        }
+    }
+
+    async fn open(&self) -> Result<Tenure, ExitCode> {
         let tenure = self.store.connect().await?;
         // Killed, we leave the lock to the command for its lease.
-        tenure.bequeath().map_err(|error| Exit::of(&error).because(&error))?;
-        Ok((tenure, signals))
+        tenure.bequeath().map_err(|error| Exit::told(&error))?;
+        Ok(tenure)
     }
 
     /// Says what happens, if somebody wants to know.
@@ -77,5 +85,36 @@ impl Session {
         if self.verbose {
             say(what);
         }
+    }
+}
+
+/// How it ends.
+pub(crate) enum End {
+    /// With this status.
+    Status(ExitCode),
+    /// By ^C.
+    Interrupted,
+    /// Without the lock: there is nothing to release, and perhaps nobody to tell.
+    Lost,
+}
+
+impl End {
+    /// As a command that was ended by a signal, or not.
+    pub(crate) fn of(status: u8, signal: Option<Signal>) -> Self {
+        match signal {
+            Some(Signal::INT) => Self::Interrupted,
+            _ => Self::Status(ExitCode::from(status)),
+        }
+    }
+}
+
+/// What comes first: what a future gives, or a signal that ends us.
+async fn before_signals<T>(
+    signals: &mut Signals,
+    future: impl Future<Output = Result<T, ExitCode>>,
+) -> Result<T, End> {
+    tokio::select! {
+        result = future => result.map_err(End::Status),
+        signal = signals.end() => Err(End::of(128 + signal.as_raw() as u8, Some(signal))),
     }
 }

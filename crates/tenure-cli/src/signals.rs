@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::process::ExitCode;
 use std::task::Poll;
 
 use rustix::process::Signal;
@@ -13,28 +12,42 @@ use crate::terminal;
 /// Catches signals from now on, until they are asked for.
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
+/// Those that are passed on, and those of the terminal that stop a job.
+const CAUGHT: [Signal; 10] = [
+    Signal::INT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::USR1,
+    Signal::USR2,
+    Signal::CONT,
+    Signal::TSTP,
+    Signal::TTIN,
+    Signal::TTOU,
+];
+
 impl Signals {
     pub(crate) fn catch() -> io::Result<Self> {
-        let kinds = [
-            (Signal::INT, SignalKind::interrupt()),
-            (Signal::TERM, SignalKind::terminate()),
-            (Signal::HUP, SignalKind::hangup()),
-            (Signal::QUIT, SignalKind::quit()),
-            (Signal::USR1, SignalKind::user_defined1()),
-            (Signal::USR2, SignalKind::user_defined2()),
-            (Signal::TSTP, SignalKind::from_raw(Signal::TSTP.as_raw())),
-        ];
-        let caught = kinds.into_iter().map(|(signal, kind)| Ok((signal, unix::signal(kind)?)));
+        let ignored = ignored();
+        let wanted = CAUGHT.into_iter().filter(|signal| ignored >> (signal.as_raw() - 1) & 1 == 0);
+        // What is ignored, as under nohup, stays so, and the command inherits it. But if nobody waited for
+        // children here, their status would be lost.
+        let caught = wanted.chain([Signal::CHILD]).map(|signal| {
+            let kind = SignalKind::from_raw(signal.as_raw());
+            Ok((signal, unix::signal(kind)?))
+        });
         caught.collect::<io::Result<_>>().map(Self)
     }
 
-    /// The exit status if we are asked to end while nothing has been started. Stopped, we are just
+    /// The signal by which we are asked to end while nothing has been started. Stopped, we are just
     /// that.
-    pub(crate) async fn end(&mut self) -> ExitCode {
+    pub(crate) async fn end(&mut self) -> Signal {
         loop {
             match self.next().await {
-                Signal::TSTP => terminal::stop_job(),
-                signal => return ExitCode::from(128 + signal.as_raw() as u8),
+                Signal::CHILD | Signal::CONT => {}
+                signal if !terminal::stops(signal) => return signal,
+                _ if terminal::can_stop_job() => terminal::stop_job(),
+                _ => {}
             }
         }
     }
@@ -51,4 +64,12 @@ impl Signals {
         })
         .await
     }
+}
+
+/// The signals that whoever started us wants ignored: bit n - 1 stands for signal n. Where there is
+/// no way to know, none.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

@@ -1,5 +1,6 @@
 //! Where the store is.
 
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -24,13 +25,15 @@ impl Store {
     /// Connects to it. An error is told already.
     pub(crate) async fn connect(&self) -> Result<Tenure, ExitCode> {
         let connected = self.connect_with(Tenure::builder()).await;
-        connected.map_err(|error| Exit::of(&error).because(&error))
+        connected.map_err(|error| Exit::told(&error))
     }
 
     pub(crate) async fn connect_with(&self, builder: Builder) -> Result<Tenure, Error> {
-        let redis = || std::env::var("REDIS_URL").ok();
-        let url = self.url.clone().or_else(redis).unwrap_or_else(|| "local:".to_owned());
-        builder.connect(&url).await
+        let redis = || std::env::var_os("REDIS_URL");
+        let url = self.url.clone().map(OsString::from).or_else(redis);
+        let url = url.as_deref().unwrap_or(OsStr::new("local:"));
+        // What is no text is refused, as what is empty: never another store in silence.
+        builder.connect(url.to_str().unwrap_or_default()).await
     }
 
     /// What a command that runs under a lock is told of it: where it is, so that a `tenure` in

@@ -1,43 +1,84 @@
-//! The terminal, and the job that a shell started there. Whoever stops it at the terminal stops all
-//! of it: a command that ran on while its lock is not renewed would run into the next holder.
+//! The terminal, and the job that a shell started there.
+//!
+//! The command has a process group of its own. It gets the terminal when it asks for it, not before:
+//! in `tenure run x -- make | less` it is `less` that reads. Whoever stops the job at the terminal
+//! stops all of it: a command that ran on while its lock is not renewed would run into the next
+//! holder.
 
 use std::fs::File;
+use std::os::fd::AsFd;
 
 use rustix::process::{Pid, Signal, getpgrp, getsid, kill_process_group, setpgid};
-use rustix::termios::{tcgetpgrp, tcsetpgrp};
+use rustix::termios::{LocalModes, tcgetattr, tcgetpgrp, tcsetpgrp};
+
+/// Whether a signal stops a job: typed at the terminal, or because the terminal is another's.
+pub(crate) fn stops(signal: Signal) -> bool {
+    matches!(signal, Signal::TSTP | Signal::TTIN | Signal::TTOU)
+}
 
 /// If we have the terminal, the group of a command gets it.
-pub(crate) fn give(group: Pid) {
-    let terminal = rustix::stdio::stdin();
-    if tcgetpgrp(terminal).is_ok_and(|owner| owner == getpgrp()) {
-        let _ = tcsetpgrp(terminal, group);
-    }
+pub(crate) fn give(group: Pid) -> bool {
+    ours().is_some_and(|terminal| has(&terminal, getpgrp()) && tcsetpgrp(&terminal, group).is_ok())
 }
 
 /// If the group of a command that has ended, and was not waited for yet, has the terminal, we get
 /// it: a script that goes on after us finds it as it was. A shell with job control takes it by
 /// itself.
-pub(crate) fn take(group: Pid) {
-    let (terminal, ours) = (rustix::stdio::stdin(), getpgrp());
-    if tcgetpgrp(terminal).is_ok_and(|owner| owner == group) {
-        // Only a member of the group that has it may pass it on.
-        if setpgid(None, Some(group)).is_ok() {
-            let _ = tcsetpgrp(terminal, ours);
-            let _ = setpgid(None, Some(ours));
-        }
-    }
-}
-
-/// Whether we have a terminal at all, wherever input comes from.
-pub(crate) fn is_there() -> bool {
-    File::open("/dev/tty").is_ok()
-}
-
-/// Stops us and the script that we are part of, until the shell continues the job. Without a shell
-/// above us nobody would: then nothing is stopped.
-pub(crate) fn stop_job() {
+pub(crate) fn take(group: Pid) -> bool {
+    let Some(terminal) = ours().filter(|terminal| has(terminal, group)) else { return false };
     let job = getpgrp();
-    if getsid(None).is_ok_and(|session| session != job) {
-        let _ = kill_process_group(job, Signal::STOP);
+    // Only a member of the group that has it may pass it on.
+    if setpgid(None, Some(group)).is_ok() {
+        let _ = tcsetpgrp(&terminal, job);
+        let _ = setpgid(None, Some(job));
     }
+    true
+}
+
+/// Whether we have a terminal at all.
+pub(crate) fn is_there() -> bool {
+    ours().is_some()
+}
+
+/// Whether a group has the terminal, if there is one.
+pub(crate) fn is_with(group: Pid) -> bool {
+    ours().is_some_and(|terminal| has(&terminal, group))
+}
+
+/// Whether this is our terminal, and we are a job in the background there. What is written again and
+/// again would be written over what others write.
+pub(crate) fn is_behind(output: impl AsFd) -> bool {
+    tcgetpgrp(output).is_ok_and(|owner| owner != getpgrp())
+}
+
+/// Whether what we say is welcome there: a terminal with `stty tostop` stops a job that talks in the
+/// background.
+pub(crate) fn bears_talk(output: impl AsFd) -> bool {
+    let is_strict = tcgetattr(&output).is_ok_and(|it| it.local_modes.contains(LocalModes::TOSTOP));
+    !is_strict || !is_behind(output)
+}
+
+/// Whether there is a shell above us at a terminal, which would continue a job that was stopped.
+pub(crate) fn can_stop_job() -> bool {
+    is_there() && getsid(None).is_ok_and(|session| session != getpgrp())
+}
+
+/// Stops us and the script that we are part of, until the shell continues the job.
+pub(crate) fn stop_job() {
+    let _ = kill_process_group(getpgrp(), Signal::STOP);
+}
+
+/// Passes a signal of the terminal on to the script that we are part of: it went to the command alone,
+/// which had the terminal.
+pub(crate) fn tell_job(signal: Signal) {
+    let _ = kill_process_group(getpgrp(), signal);
+}
+
+/// The terminal that we belong to, wherever input comes from.
+fn ours() -> Option<File> {
+    File::open("/dev/tty").ok()
+}
+
+fn has(terminal: impl AsFd, group: Pid) -> bool {
+    tcgetpgrp(terminal).is_ok_and(|owner| owner == group)
 }

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use tenure::Lease;
+
+use crate::words::for_people;
+
 /// A time such as `10s`, `500ms`, `2m`, `1h`; a bare number counts seconds.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no time: write it like 500ms, 10s, 2m or 1h");
@@ -16,6 +20,24 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
         _ => return Err(wrong()),
     };
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
+}
+
+/// A time for which something can be kept.
+pub(crate) fn period(text: &str) -> Result<Duration, String> {
+    within(text, Lease::MIN.duration(), Lease::MAX.duration())
+}
+
+/// How often something can be looked at without being a burden to all.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    within(text, Duration::from_millis(10), Duration::MAX)
+}
+
+fn within(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+    match time(text)? {
+        time if time < least => Err(format!("it must be {least:?} at least")),
+        time if time > most => Err(format!("it must be {} at most", for_people(most))),
+        time => Ok(time),
+    }
 }
 
 #[cfg(test)]

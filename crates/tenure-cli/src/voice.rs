@@ -6,11 +6,14 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::{OnceLock, mpsc};
+use std::time::Duration;
 
 use clap::{Args, ColorChoice};
 use serde_json::Value;
 
 use crate::exit::Exit;
+use crate::terminal;
 use crate::words::plain;
 
 /// How data is printed.
@@ -51,7 +54,54 @@ pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<(), ExitCode> {
     })
 }
 
-/// Says something to people. What cannot be said is not worth dying for.
+/// Says something to people, without waiting until they listen: a pipe that nobody reads is full at
+/// some time, and a command that runs under a lock must be looked after then, too.
 pub(crate) fn say(what: impl Display) {
-    let _ = writeln!(io::stderr(), "tenure: {}", plain(what));
+    let sentence = format!("tenure: {}\n", plain(what));
+    match SPEAKER.get_or_init(speaker) {
+        // It lives as long as we do.
+        Some(speaker) => drop(speaker.send(Talk::Sentence(sentence))),
+        None => utter(&sentence),
+    }
+}
+
+/// Waits until everything has been said, but not for ever.
+pub(crate) fn finish() {
+    if let Some(Some(speaker)) = SPEAKER.get() {
+        let (said, all) = mpsc::channel();
+        let _ = speaker.send(Talk::End(said));
+        let _ = all.recv_timeout(PATIENCE);
+    }
+}
+
+/// How long to wait for people to listen, when there is nothing else to do.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+static SPEAKER: OnceLock<Option<mpsc::Sender<Talk>>> = OnceLock::new();
+
+enum Talk {
+    Sentence(String),
+    End(mpsc::Sender<()>),
+}
+
+/// A thread that speaks; none where there cannot be another.
+fn speaker() -> Option<mpsc::Sender<Talk>> {
+    let (speaker, talk) = mpsc::channel();
+    let speak = move || {
+        for talk in talk {
+            match talk {
+                Talk::Sentence(sentence) => utter(&sentence),
+                Talk::End(said) => drop(said.send(())),
+            }
+        }
+    };
+    std::thread::Builder::new().name("tenure-voice".into()).spawn(speak).ok()?;
+    Some(speaker)
+}
+
+/// What cannot be said is not worth dying for.
+fn utter(sentence: &str) {
+    if terminal::bears_talk(io::stderr()) {
+        let _ = io::stderr().write_all(sentence.as_bytes());
+    }
 }

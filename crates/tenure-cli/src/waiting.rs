@@ -7,6 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use tenure::{About, Lock, LockInfo};
 
+use crate::terminal;
 use crate::voice::say;
 use crate::words::{holders, plain};
 
@@ -22,14 +23,13 @@ pub(crate) async fn tell(lock: &Lock) -> ! {
         pending::<()>().await;
     }
     pause(FIRST).await;
-    let line = Line(ProgressBar::new_spinner());
-    // Without a template that is understood, the default is as good.
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
-        line.0.set_style(style);
-    }
-    line.0.enable_steady_tick(Duration::from_millis(120));
+    let mut line = None;
     loop {
-        if let Ok(info) = lock.inspect().await {
+        // Nobody looks at a job in the background; its line would be written over what others write.
+        if terminal::is_behind(std::io::stderr()) {
+            line = None;
+        } else if let Ok(info) = lock.inspect().await {
+            let line = line.get_or_insert_with(Line::new);
             // A terminal on which a line cannot be written anew (TERM is dumb) gets one, and no
             // more.
             if line.0.is_hidden() {
@@ -59,6 +59,18 @@ fn sentence(info: &LockInfo) -> String {
 
 /// Leaves nothing on the terminal.
 struct Line(ProgressBar);
+
+impl Line {
+    fn new() -> Self {
+        let line = Self(ProgressBar::new_spinner());
+        // Without a template that is understood, the default is as good.
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+            line.0.set_style(style);
+        }
+        line.0.enable_steady_tick(Duration::from_millis(120));
+        line
+    }
+}
 
 impl Drop for Line {
     fn drop(&mut self) {

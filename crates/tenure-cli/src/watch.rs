@@ -10,8 +10,8 @@ use tenure::{LockInfo, Tenure};
 
 use crate::exit::Exit;
 use crate::store::Store;
-use crate::time::time;
-use crate::voice::Form;
+use crate::time::interval;
+use crate::voice::{Form, say};
 use crate::words::{self, plain, who};
 
 /// Follow the locks: a line for every change, until it is interrupted
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     #[arg(default_value = "")]
     prefix: String,
     /// How often to look
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = interval, default_value = "1s")]
     interval: Duration,
     #[command(flatten)]
     form: Form,
@@ -37,9 +37,25 @@ const MOST: usize = 10_000;
 pub(crate) async fn watch(arguments: Arguments) -> Result<(), ExitCode> {
     let tenure = arguments.store.connect().await?;
     let mut before: BTreeMap<String, LockInfo> = BTreeMap::new();
+    let mut is_away = false;
     loop {
         let looked = look(&tenure, &arguments.prefix).await;
-        let now = looked.map_err(|error| Exit::of(&error).because(&error))?;
+        let now = match looked {
+            Ok(now) => now,
+            // It may come back; what has changed meanwhile is told then.
+            Err(error) if Exit::of(&error) == Exit::Unavailable => {
+                if !is_away {
+                    say(error);
+                }
+                is_away = true;
+                pause(arguments.interval).await;
+                continue;
+            }
+            Err(error) => return Err(Exit::told(&error)),
+        };
+        if std::mem::take(&mut is_away) {
+            say("the store is there again");
+        }
         for (name, info) in &now {
             if before.get(name).is_none_or(|earlier| differs(earlier, info)) {
                 arguments.form.print(|| sentence(info), || words::lock(info))?;

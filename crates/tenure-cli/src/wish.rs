@@ -12,6 +12,9 @@ use crate::voice::say;
 use crate::waiting;
 use crate::words::holders;
 
+/// How long to look who has a lock, for somebody who has waited long enough.
+const LOOK: Duration = Duration::from_millis(500);
+
 /// How a lock is taken, for all commands that take one.
 #[derive(Args)]
 pub(crate) struct Wish {
@@ -68,10 +71,11 @@ impl Wish {
             Ok(Some(guard)) => return Ok(guard),
             Ok(None) => format!("`{name}` is not free"),
             Err(error) if Exit::of(&error) == Exit::NotAcquired => error.to_string(),
-            Err(error) => return Err(Exit::of(&error).because(&error)),
+            Err(error) => return Err(Exit::told(&error)),
         };
         // Meanwhile it may have become free, or the store have gone.
-        let held = lock.inspect().await.ok().and_then(|info| holders(&info));
+        let looked = tokio::time::timeout(LOOK, lock.inspect()).await;
+        let held = looked.ok().and_then(Result::ok).and_then(|info| holders(&info));
         say(why + &held.map_or_else(String::new, |held| format!(": held by {held}")));
         Err(ExitCode::from(self.conflict_exit_code))
     }

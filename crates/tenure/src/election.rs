@@ -16,9 +16,6 @@ use crate::owner::Owner;
 /// The lease of a leader that does not choose another.
 const LEASE: Duration = Duration::from_secs(15);
 
-/// How long a leader goes on without a confirmed renewal.
-const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-
 /// How often to look who leads.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -43,14 +40,15 @@ const RETRY: Duration = Duration::from_secs(2);
 pub struct Election {
     lock: Lock,
     lease: Duration,
-    renew_deadline: Duration,
+    /// Two thirds of the lease, if not set.
+    renew_deadline: Option<Duration>,
     retry: Duration,
 }
 
 impl Election {
     pub(crate) fn new(lock: Lock) -> Self {
-        let (lease, renew_deadline, retry) = (LEASE, RENEW_DEADLINE, RETRY);
-        Self { lock: lock.fair().lease(lease), lease, renew_deadline, retry }
+        let (lease, retry) = (LEASE, RETRY);
+        Self { lock: lock.fair().lease(lease), lease, renew_deadline: None, retry }
     }
 
     /// The name under which to stand: others see it. Without one they see host, process and
@@ -69,12 +67,13 @@ impl Election {
         self
     }
 
-    /// How long a leader goes on without a confirmed renewal before it steps down; 10 s if not set.
+    /// How long a leader goes on without a confirmed renewal before it steps down; two thirds of the
+    /// lease if not set, which is 10 s unless the lease is.
     /// It must be shorter than the lease, and at least half of it: the difference is the time in
     /// which nobody leads, and work that was begun can end.
     #[must_use]
     pub fn renew_deadline(mut self, time: Duration) -> Self {
-        self.renew_deadline = time;
+        self.renew_deadline = Some(time);
         self
     }
 
@@ -158,7 +157,8 @@ impl Election {
     /// What must be left of the lease.
     fn reserve(&self) -> Result<Duration, Error> {
         // Renewals come every third of the lease, so one must fit in with room to spare.
-        let (lease, deadline) = (self.lease, self.renew_deadline);
+        let lease = self.lease;
+        let deadline = self.renew_deadline.unwrap_or(lease / 3 * 2);
         if deadline >= lease || deadline < lease / 2 {
             return Err(Invalid::new(format!(
                 "the renew deadline must be below the lease of {lease:?} and at least half of it, \
@@ -217,6 +217,12 @@ impl Leadership {
     /// Under which identity it leads.
     pub fn owner(&self) -> Owner {
         self.guard.owner()
+    }
+
+    /// How much of the lease is left when it steps down: the time in which work that was begun can
+    /// end.
+    pub fn reserve(&self) -> Duration {
+        self.reserve
     }
 
     /// The lock behind it.

@@ -81,14 +81,15 @@ fn a_forced_release_is_confirmed_and_recorded(place: &Place) {
     let unsure = "tenure: nothing was done: the name was not confirmed (or use --yes)\n";
     assert_eq!(place.refused(64, &force), unsure);
     let other = "0".repeat(32);
-    let nobody = "tenure: `x` is not held by the one expected: nothing was done\n";
     let wrong = [&force[..], &["--yes", "--owner", &other]].concat();
-    assert_eq!(place.refused(75, &wrong), nobody);
+    let not_by = format!("tenure: `x` is not held by {other}: nothing was done\n");
+    assert_eq!(place.refused(75, &wrong), not_by);
     assert_eq!(place.code(&["renew", handle.trim()]), 0, "nothing was done so far");
 
     let taken = place.said(&[&force[..], &["--yes", "--owner", &owner]].concat());
     assert_eq!(taken.trim(), owner);
     assert_eq!(place.code(&["renew", handle.trim()]), 76);
+    let nobody = "tenure: `x` is not held: nothing was done\n";
     assert_eq!(place.refused(75, &[&force[..], &["--yes"]].concat()), nobody);
     let forced = place.json(&["show", "--json", "x"])["forced"].clone();
     assert_eq!((&forced["reason"], &forced["owners"]), (&"it hung".into(), &json!([owner])));

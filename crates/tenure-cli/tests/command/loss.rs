@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::place::{Holder, Place, is_alive, now, until};
+use crate::place::{Holder, Place, becomes_so_within, is_alive, until};
 
 on_every_store! {
     a_command_is_ended_when_its_lock_is_taken_away,
@@ -13,12 +13,15 @@ on_every_store! {
     a_loss_can_be_ignored,
     a_killed_command_frees_its_lock,
     a_command_gets_no_files_of_its_keeper,
+    a_loss_that_nobody_noticed_is_told,
+    all_that_was_started_may_end_itself,
+    what_has_left_the_process_group_is_ended,
 }
 
 /// A command that ends when it is told to by a signal.
 const ENDS: &str = "trap 'kill -KILL $! 2>&-; exit 9' USR1; sleep 60 & echo held; wait";
 
-const LOST: &str = "tenure: `x` is being lost: it was not renewed in time, or taken away\n";
+const LOST: &str = "tenure: `x` was lost: the store says that this owner no longer holds it\n";
 
 fn take_away(place: &Place) {
     place.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
@@ -35,7 +38,7 @@ fn a_command_is_ended_when_its_lock_is_taken_away(place: &Place) {
 }
 
 fn a_command_that_does_not_end_itself_is_killed(place: &Place) {
-    let script = "trap 'echo asked' TERM; echo held; while :; do sleep 0.02; done";
+    let script = "exec 2>&-; trap 'echo asked' TERM; echo held; while :; do sleep 0.02; done";
     let arguments = ["run", "--kill-after", "200ms", "x", "--", "sh", "-c", script];
     let mut holder = Holder::start(place, &arguments);
     take_away(place);
@@ -94,10 +97,13 @@ fn a_killed_command_and_its_child_free_their_lock_at_once() {
 
 /// The child gets no file of ours, but for the one that keeps a local lock.
 fn a_command_gets_no_files_of_its_keeper(place: &Place) {
-    let files = "ls -l /proc/$$/fd | sed -n 's/.* -> //p'";
-    let (bare, under) = (alone(files), place.said(&["run", "x", "--", "sh", "-c", files]));
-    let others = under.lines().filter(|file| !bare.lines().any(|known| known == *file));
-    let ours: Vec<_> = others.filter(|file| !file.starts_with("pipe:")).collect();
+    let files = ["ls", "-l", "/proc/self/fd"];
+    let (bare, under) = (alone(&files), place.said(&[&["run", "x", "--"], &files[..]].concat()));
+    let (bare, under): (Vec<_>, Vec<_>) = (targets(&bare).collect(), targets(&under).collect());
+    let others = under.iter().filter(|file| !bare.contains(file));
+    // Its own pipes, and its own folder.
+    let foreign = |file: &&&str| !file.starts_with("pipe:") && !file.starts_with("/proc/");
+    let ours: Vec<_> = others.filter(foreign).collect();
     if place.is_local() {
         assert!(matches!(ours[..], [file] if file.ends_with(".lock")), "{ours:?}");
     } else {
@@ -105,28 +111,110 @@ fn a_command_gets_no_files_of_its_keeper(place: &Place) {
     }
 }
 
-/// What a script prints by itself.
-fn alone(script: &str) -> String {
-    let mut command = std::process::Command::new("sh");
-    let output = command.args(["-c", script]).stdin(std::process::Stdio::null()).output();
+/// What a command prints by itself.
+fn alone(command: &[&str]) -> String {
+    let mut alone = std::process::Command::new(command[0]);
+    let output = alone.args(&command[1..]).stdin(std::process::Stdio::null()).output();
     String::from_utf8(output.unwrap().stdout).unwrap()
+}
+
+/// What the links of a folder point to, as `ls -l` tells it.
+fn targets(listing: &str) -> impl Iterator<Item = &str> {
+    listing.lines().filter_map(|line| Some(line.split_once(" -> ")?.1))
 }
 
 /// R26: when the lock cannot be kept, the command and all it has started end before the lease does.
 #[test]
 fn a_command_is_ended_before_its_lease_when_the_server_is_gone() {
     let mut place = Place::redis();
-    let script = "trap '' TERM; sleep 60 & echo held; echo $! $$; while :; do sleep 1; done";
-    let started = now();
-    let arguments = ["--lease", "3s", "--kill-after", "500ms", "x", "--", "sh", "-c", script];
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let write = format!("while :; do echo >> '{}'; sleep 0.01; done", log.display());
+    // Out of the process group, and deaf.
+    let script = format!("trap '' TERM; setsid sh -c \"{write}\" & echo held; echo $$; wait");
+    let arguments = ["--lease", "3s", "--kill-after", "500ms", "x", "--", "sh", "-c", &script];
     let mut holder = Holder::start(&place, &[&["run"], &arguments[..]].concat());
-    let pids = holder.line();
+    let command = holder.line();
+    until("written", || log.exists());
     place.server().kill();
+    // Nothing can be renewed from now on.
+    let killed = std::fs::metadata(&log).unwrap().modified().unwrap();
+    let told = "tenure: `x` is being lost: it was not renewed in time\n";
+    assert_eq!(holder.end(), (76, told.to_owned()));
+    assert!(!is_alive(command.trim()));
+    let last = std::fs::metadata(&log).unwrap().modified().unwrap();
+    let after = last.duration_since(killed).unwrap();
+    assert!(after < Duration::from_secs(3), "{after:?}");
+    assert!(after > Duration::from_secs(1), "it had its time: {after:?}");
+    let size = std::fs::metadata(&log).unwrap().len();
+    assert!(!becomes_so_within(Duration::from_millis(100), || {
+        std::fs::metadata(&log).unwrap().len() > size
+    }));
+}
+
+/// A lock that was lost while nobody could notice is no success.
+fn a_loss_that_nobody_noticed_is_told(place: &Place) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("go on");
+    let script = format!("echo held; until test -e '{}'; do sleep 0.02; done", file.display());
+    let sentence = "tenure: `x` was lost before the command ended\n";
+    for (on_lost, code, told) in [("kill", 76, sentence), ("warn", 0, sentence), ("ignore", 0, "")]
+    {
+        let arguments = ["run", "--lease", "500ms", "--on-lost", on_lost, "x", "--", "sh", "-c"];
+        let holder = Holder::start(place, &[&arguments[..], &[&script]].concat());
+        // Stopped past its lease, and its command ends meanwhile.
+        holder.signal(Signal::STOP);
+        assert_eq!(
+            place.code(&["run", "-w", "10s", "x", "--", "touch", file.to_str().unwrap()]),
+            0
+        );
+        until("ended", || holder.command_has_ended());
+        holder.signal(Signal::CONT);
+        let (ended, talk) = holder.end();
+        let is_told =
+            talk == told || (on_lost != "ignore" && talk.starts_with("tenure: `x` was lost: "));
+        assert!(ended == code && is_told, "{on_lost}: {ended} {talk}");
+        std::fs::remove_file(&file).unwrap();
+    }
+}
+
+/// A release that the store has not confirmed is told.
+#[test]
+fn a_release_that_is_not_confirmed_is_told() {
+    let mut place = Place::redis();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("go on");
+    let script =
+        format!("echo held; until test -e '{}'; do sleep 0.02; done; exit 3", file.display());
+    let holder = Holder::start(&place, &["run", "x", "--", "sh", "-c", &script]);
+    place.server().kill();
+    std::fs::write(&file, "").unwrap();
+    let (code, told) = holder.end();
+    assert_eq!(code, 3, "{told}");
+    assert!(told.ends_with("it is free when its lease ends\n"), "{told}");
+}
+
+/// What a command has started has its time to end itself, also if the command has ended already.
+fn all_that_was_started_may_end_itself(place: &Place) {
+    let inner =
+        "trap 'sleep 0.2; echo cleaned; exit' TERM; echo held; while :; do sleep 0.02; done";
+    let script = format!("sh -c \"{inner}\"; true");
+    let mut holder = Holder::start(place, &["run", "x", "--", "sh", "-c", &script]);
+    take_away(place);
+    assert_eq!(holder.line(), "cleaned\n");
+    assert_eq!(holder.end().0, 76);
+}
+
+/// `timeout` leaves the process group, so that it can end all that it runs; it is ended all the same.
+fn what_has_left_the_process_group_is_ended(place: &Place) {
+    let inner = "trap '' TERM; echo held; echo $$; while :; do sleep 1; done";
+    let script = format!("timeout 60 sh -c \"{}\"; true", inner.replace('$', "\\$"));
+    let arguments = ["run", "--kill-after", "200ms", "x", "--", "sh", "-c", &script];
+    let mut holder = Holder::start(place, &arguments);
+    let pid = holder.line();
+    take_away(place);
     assert_eq!(holder.end(), (76, LOST.to_owned()));
-    // Renewed a second after the start at the latest; from then on it has the lease.
-    let ended = started.elapsed();
-    assert!(ended < Duration::from_millis(4_000), "{ended:?}");
-    pids.split_whitespace().for_each(|pid| until("dead", || !is_alive(pid)));
+    assert!(!is_alive(pid.trim()));
 }
 
 /// A success that cannot be remembered is told: the exit status stays the command's own.

@@ -1,13 +1,15 @@
 //! Output that nobody reads, or that cannot be written, and paper.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
 
-use crate::place::{Place, tenure, until};
+use crate::place::{Place, is_alive, tenure, until};
 
 on_every_store! {
     a_reader_that_has_left_ends_the_command_quietly,
     a_handle_that_nobody_reads_holds_nothing,
     a_command_is_looked_after_though_nobody_listens,
+    a_command_is_ended_though_nobody_reads,
 }
 
 /// A command whose output goes to somebody who has left, as `head` does.
@@ -63,6 +65,21 @@ fn a_command_is_looked_after_though_nobody_listens(place: &Place) {
     assert_eq!(child.wait().unwrap().code(), Some(76));
 }
 
+/// A pipe that nobody reads is full at some time.
+fn a_command_is_ended_though_nobody_reads(place: &Place) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let fill = "head -c 65536 /dev/zero >&2; echo $$; exec sleep 60";
+    let mut command = place.tenure(&["run", "x", "--", "sh", "-c", fill]);
+    let command = command.stdout(Stdio::piped()).stderr(writer);
+    let mut child = command.spawn().unwrap();
+    let mut pid = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut pid).unwrap();
+    place.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
+    until("ended", || !is_alive(pid.trim()));
+    assert_eq!(child.wait().unwrap().code(), Some(76));
+    drop(reader);
+}
+
 /// `tenure run … | head`: what the command gets when its reader leaves is its own affair.
 #[test]
 fn the_commands_own_pipe_is_its_own() {
@@ -82,7 +99,9 @@ fn shells_and_readers_get_their_paper() {
         assert!(code == Some(0) && text.contains("conflict-exit-code"), "{shell}");
     }
     assert!(said(&["man"]).1.contains(".TH"));
-    assert!(said(&["man", "run"]).1.contains("kill\\-after"));
+    let page = said(&["man", "run"]).1;
+    assert!(page.contains("kill\\-after"), "{page}");
+    assert!(page.contains("\ntenure run [OPTIONS] <NAME> \\-\\- <COMMAND>...\n"), "{page}");
     let missing = "tenure: there is no such subcommand: see `tenure --help`\n".to_owned();
     assert_eq!(said(&["man", "nothing"]), (Some(64), missing));
 }

@@ -67,6 +67,14 @@ impl Place {
         command
     }
 
+    /// Started with signals as `env` sets them: it replaces itself with the command.
+    pub(crate) fn with_signals(&self, option: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new("env");
+        command.arg(option).arg(env!("CARGO_BIN_EXE_tenure")).args(arguments);
+        command.env("TENURE_URL", &self.url).env_remove("REDIS_URL").stdin(Stdio::null());
+        command
+    }
+
     pub(crate) fn output(&self, arguments: &[&str]) -> Output {
         self.tenure(arguments).output().unwrap()
     }
@@ -143,6 +151,12 @@ impl Holder {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Whether what it has started has ended.
+    pub(crate) fn command_has_ended(&self) -> bool {
+        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
+        std::fs::read_to_string(children).unwrap().split_whitespace().all(|pid| !is_alive(pid))
+    }
+
     /// Its exit status, and what it told.
     pub(crate) fn end(mut self) -> (i32, String) {
         let mut talk = String::new();
@@ -188,11 +202,15 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Whether it is so within a time in which everything that comes has come.
+pub(crate) fn becomes_so(is_so: impl FnMut() -> bool) -> bool {
+    becomes_so_within(Duration::from_secs(20), is_so)
+}
+
 #[expect(clippy::disallowed_methods, reason = "the test looks again and again")]
-pub(crate) fn becomes_so(mut is_so: impl FnMut() -> bool) -> bool {
+pub(crate) fn becomes_so_within(time: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let started = now();
     while !is_so() {
-        if started.elapsed() > Duration::from_secs(20) {
+        if started.elapsed() > time {
             return false;
         }
         std::thread::sleep(Duration::from_millis(5));

@@ -1,11 +1,13 @@
 //! `tenure run`: from the command line to the exit status.
 
 use std::io::Write;
-use std::process::Stdio;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::place::{Holder, Place, WAITS, tenure};
+use crate::place::{Holder, Place, WAITS, tenure, until};
 
 on_every_store! {
     the_command_runs_and_says_nothing_of_its_own,
@@ -17,9 +19,18 @@ on_every_store! {
     a_lock_that_is_held_is_75_or_what_was_asked_for,
     what_happens_is_said_if_asked_for,
     signals_are_passed_on,
+    an_ignored_signal_stays_ignored,
+    a_status_is_known_though_children_are_ignored,
+    a_lock_that_was_handed_over_is_kept,
+    an_orphan_does_not_stay_behind,
+    a_script_without_a_first_line_is_run_by_the_shell,
+    jobs_that_share_a_lock_run_once_per_time,
     a_signal_while_waiting_ends_the_waiting,
     a_job_runs_once_per_time,
     a_lock_is_kept_for_its_least_time,
+    a_lock_is_not_kept_for_nothing,
+    a_lock_that_is_kept_tells_who_kept_it,
+    a_stopped_command_is_continued,
 }
 
 fn the_command_runs_and_says_nothing_of_its_own(place: &Place) {
@@ -75,7 +86,6 @@ fn bad_input_is_64_and_says_what_is_allowed(place: &Place) {
         (&["--lease", "0s", "x", "--", "true"], "10 ms to 24 h"),
         (&["--lease", "25h", "x", "--", "true"], "10 ms to 24 h"),
         (&["--at-least", "25h", "x", "--", "true"], "24 h"),
-        (&["--once-per", "25h", "x", "--", "true"], "10 ms to 24 h"),
         (&["--limit", "0", "x", "--", "true"], "limit"),
         (&["--note", &note, "x", "--", "true"], "at most 1024 bytes, and this one has 1025"),
         (
@@ -88,7 +98,7 @@ fn bad_input_is_64_and_says_what_is_allowed(place: &Place) {
         (&["-s", "-x", "x", "--", "true"], "cannot be used with"),
         (&["-s", "--limit", "2", "x", "--", "true"], "cannot be used with"),
         (&["x"], "required arguments were not provided"),
-        (&["x", "true"], "unexpected argument 'true' found"),
+        (&["x", "true"], "the command comes behind two dashes"),
     ] {
         let told = place.refused(64, &[&["run"], arguments].concat());
         assert!(told.contains(sentence), "{arguments:?}: {told}");
@@ -149,7 +159,8 @@ fn signals_are_passed_on(place: &Place) {
     ] {
         let script =
             format!("trap 'kill -KILL $! 2>&-; exit 9' {name}; sleep 60 & echo held; wait");
-        let holder = Holder::start(place, &["run", "x", "--", "sh", "-c", &script]);
+        let run = ["run", "x", "--", "sh", "-c", &script];
+        let holder = Holder::begin(&mut place.with_signals("--default-signal", &run));
         holder.signal(signal);
         assert_eq!(holder.end(), (9, String::new()), "{name}");
     }
@@ -157,12 +168,78 @@ fn signals_are_passed_on(place: &Place) {
 
 fn a_signal_while_waiting_ends_the_waiting(place: &Place) {
     let holder = Holder::start(place, &["run", "x", "--", "sh", "-c", WAITS]);
-    let mut waiting = place.tenure(&["run", "x", "--", "echo", "no"]).spawn().unwrap();
+    let mut waiting = place.with_signals("--default-signal", &["run", "x", "--", "echo", "no"]);
+    let mut waiting = waiting.spawn().unwrap();
     place.until_waiting("x", 1);
     kill_process(Pid::from_child(&waiting), Signal::INT).unwrap();
-    assert_eq!(waiting.wait().unwrap().code(), Some(128 + 2));
+    // By the signal itself: after a status, a shell would go on with its script.
+    assert_eq!(waiting.wait().unwrap().signal(), Some(2));
     assert_eq!(place.json(&["show", "--json", "x"])["waiting"], 0, "and it has left the queue");
     holder.stop();
+}
+
+/// What whoever starts us wants ignored is ignored by the command, too, as under nohup.
+fn an_ignored_signal_stays_ignored(place: &Place) {
+    let script = "kill -HUP $$; echo survived";
+    let run = ["run", "x", "--", "sh", "-c", script];
+    let output = place.with_signals("--ignore-signal=HUP", &run).output().unwrap();
+    assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"survived\n"[..]));
+    let ended = place.with_signals("--default-signal=HUP", &run).output().unwrap();
+    assert_eq!(ended.status.code(), Some(128 + 1));
+}
+
+/// Also somebody who does not care for its children gets the status of ours.
+fn a_status_is_known_though_children_are_ignored(place: &Place) {
+    let run = ["run", "x", "--", "sh", "-c", "exit 7"];
+    let status = place.with_signals("--ignore-signal=CHLD", &run).status().unwrap();
+    assert_eq!(status.code(), Some(7));
+}
+
+/// A hand-over is valid for three seconds until it is confirmed, of which the command may want more
+/// to end in.
+fn a_lock_that_was_handed_over_is_kept(place: &Place) {
+    let handle = place.said(&["acquire", "x"]);
+    let mut next = place.tenure(&["run", "--lease", "7s", "x", "--", "sleep", "1"]);
+    let next = next.stderr(Stdio::piped()).spawn().unwrap();
+    place.until_waiting("x", 1);
+    place.said(&["release", handle.trim()]);
+    let output = next.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+/// A process that has lost its parent, and ends, is forgotten.
+fn an_orphan_does_not_stay_behind(place: &Place) {
+    let script = "(sh -c 'echo $$; echo held' &) > /dev/fd/3; exec sleep 60";
+    let run = ["run", "x", "--", "sh", "-c", &format!("exec 3>&1; echo held; {script}")];
+    let mut holder = Holder::start(place, &run);
+    let orphan = format!("/proc/{}", holder.line().trim());
+    until("forgotten", || !std::path::Path::new(&orphan).exists());
+    holder.stop();
+}
+
+/// A script that does not say what runs it, as `env` and `flock` run it.
+fn a_script_without_a_first_line_is_run_by_the_shell(place: &Place) {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    std::fs::write(&script, "echo $1 of $TENURE_NAME").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(place.said(&["run", "x", "--", script.to_str().unwrap(), "one"]), "one of x\n");
+}
+
+/// Two that share a lock may succeed at once; one of them is remembered.
+fn jobs_that_share_a_lock_run_once_per_time(place: &Place) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("go on");
+    let script = format!("echo held; until test -e '{}'; do sleep 0.02; done", file.display());
+    let once = ["run", "-s", "--once-per", "1h", "x", "--", "sh", "-c", &script];
+    let both = [Holder::start(place, &once), Holder::start(place, &once)];
+    std::fs::write(file, "").unwrap();
+    for one in both {
+        assert_eq!(one.end(), (0, String::new()));
+    }
+    let mark = place.json(&["show", "--json", "tenure-once/x"]);
+    assert_eq!(mark["holders"][0]["about"]["program"], "tenure", "{mark}");
+    assert_eq!(place.said(&once), "", "done already");
 }
 
 fn a_job_runs_once_per_time(place: &Place) {
@@ -179,6 +256,32 @@ fn a_job_runs_once_per_time(place: &Place) {
     let again = place.refused(0, &once);
     assert!(again.contains("tenure: done already: nothing to do\n"), "{again}");
     assert_eq!(runs(), 3, "it has succeeded within the hour");
+    let handle = place.said(&["acquire", "x"]);
+    assert_eq!(place.code(&[&["run", "-n"], &once[2..]].concat()), 0, "nor is the lock wanted");
+    place.said(&["release", handle.trim()]);
+    for bad in ["0", "25h"] {
+        let told = place.refused(64, &["run", "--once-per", bad, "x", "--", "true"]);
+        assert!(told.contains("--once-per") && told.contains("it must be "), "{told}");
+    }
+}
+
+/// Without a shell, who stops a command continues it; asked to end, it ends.
+fn a_stopped_command_is_continued(place: &Place) {
+    let state = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    for (signals, code) in [(&[Signal::CONT, Signal::USR1][..], 9), (&[Signal::TERM], 128 + 15)] {
+        let script = "trap 'kill -KILL $! 2>&-; exit 9' USR1; sleep 60 & echo held; echo $$; wait";
+        let mut command = Command::new("setsid");
+        command.args([env!("CARGO_BIN_EXE_tenure"), "run", "x", "--", "sh", "-c", script]);
+        command.env("TENURE_URL", &place.url).stdin(Stdio::null());
+        let mut holder = Holder::begin(&mut command);
+        let pid = holder.line().trim().to_owned();
+        holder.signal(Signal::TSTP);
+        until("stopped", || state(&pid).contains(") T "));
+        for signal in signals {
+            holder.signal(*signal);
+        }
+        assert_eq!(holder.end().0, code);
+    }
 }
 
 fn a_lock_is_kept_for_its_least_time(place: &Place) {
@@ -186,4 +289,17 @@ fn a_lock_is_kept_for_its_least_time(place: &Place) {
     assert_eq!(place.code(&["run", "-n", "x", "--", "true"]), 75);
     assert!(place.said(&["show", "x"]).contains("    released, and kept for its least time\n"));
     assert_eq!(place.code(&["run", "-w", "10s", "x", "--", "true"]), 0);
+}
+
+/// A command that could not be run does not keep others waiting.
+fn a_lock_is_not_kept_for_nothing(place: &Place) {
+    assert_eq!(place.code(&["run", "--at-least", "1h", "x", "--", "./is not there"]), 127);
+    assert_eq!(place.said(&["show", "x"]), "x: free\n");
+}
+
+/// Who kept it is known, also after that one has ended.
+fn a_lock_that_is_kept_tells_who_kept_it(place: &Place) {
+    assert_eq!(place.code(&["run", "--at-least", "1h", "x", "--", "true"]), 0);
+    let lock = place.json(&["show", "--json", "x"]);
+    assert_eq!(lock["holders"][0]["about"]["program"], "tenure", "{lock}");
 }

@@ -51,8 +51,9 @@ impl Screen {
         let command = std::path::Path::new(env!("CARGO_BIN_EXE_tenure"));
         let path = std::env::var("PATH").unwrap();
         let path = format!("{}:{path}", command.parent().unwrap().display());
-        let mut session = Command::new("setsid");
-        session.args(["--ctty", "--wait"]).args(words);
+        // Whoever runs the tests may have signals ignored, which a shell would pass on.
+        let mut session = Command::new("env");
+        session.args(["--default-signal", "setsid", "--ctty", "--wait"]).args(words);
         session.env("PATH", path).env("PS1", "$ ").env("TERM", "xterm").env_remove("ENV");
         session.env("TENURE_URL", &place.url).env_remove("REDIS_URL");
         session.stdin(self.end()).stdout(self.end()).stderr(self.end()).spawn().unwrap()

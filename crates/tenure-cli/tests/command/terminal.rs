@@ -17,6 +17,14 @@ on_every_store! {
     a_job_without_a_shell_is_not_stopped,
     a_script_keeps_its_terminal,
     a_script_is_stopped_as_a_whole,
+    an_interrupt_ends_the_script,
+    a_pipeline_keeps_its_terminal,
+    a_command_with_other_input_may_ask_at_the_terminal,
+    a_job_from_the_background_reads_in_front,
+    a_job_that_was_stopped_for_too_long_is_ended,
+    a_command_that_stops_itself_keeps_its_lock,
+    a_job_is_ended_though_it_may_not_talk,
+    a_job_in_the_background_shows_no_line,
 }
 
 /// A command that waits for `x`, with its talk on the screen.
@@ -123,7 +131,7 @@ fn a_forced_release_is_typed_at_the_terminal(place: &Place) {
         assert_eq!(place.code(&["renew", handle.trim()]), 0, "it is held so far");
         let mut screen = Screen::new();
         let mut session = screen.session(place, &["sh", "-c", script]);
-        screen.until("tenure: this takes `deploy/a` away from its holder; type its name:");
+        screen.until("tenure: this takes `deploy/a` away, held by tenure[");
         screen.press(typed);
         screen.until(code);
         session.wait().unwrap();
@@ -137,9 +145,10 @@ fn a_forced_release_is_typed_at_the_terminal(place: &Place) {
 fn an_interrupt_reaches_the_command(place: &Place) {
     let mut screen = Screen::new();
     let mut session = screen.session(place, &["sh", "-i"]);
-    screen.press("tenure run x -- sh -c 'echo st''arted; exec sleep 60'; echo code=$?\n");
+    screen.press("tenure run x -- sh -c 'echo st''arted; exec sleep 60'\n");
     screen.until("started");
     screen.press("\u{3}");
+    screen.press("echo code=$?\n");
     screen.until("code=130");
     assert_eq!(place.said(&["show", "x"]), "x: free\n");
     // A command that catches it goes on, and so does the lock.
@@ -264,4 +273,144 @@ fn a_script_is_stopped_as_a_whole(place: &Place) {
     screen.until("after");
     screen.press("exit\n");
     session.wait().unwrap();
+}
+
+/// A shell at a terminal, which is left at the end.
+fn at_a_shell(place: &Place, work: impl FnOnce(&mut Screen)) {
+    let mut screen = Screen::new();
+    let mut session = screen.session(place, &["bash", "--norc", "-i"]);
+    work(&mut screen);
+    screen.press("exit\n");
+    session.wait().unwrap();
+}
+
+/// ^C ends the script that runs the command, as without `tenure`, whether the command has the
+/// terminal, has not, or is yet to come.
+fn an_interrupt_ends_the_script(place: &Place) {
+    let handle = place.said(&["acquire", "held"]);
+    at_a_shell(place, |screen| {
+        for (name, command) in [("x", "sleep 60"), ("x", "cat"), ("held", "true")] {
+            let run =
+                format!("tenure run {name} -- sh -c \"echo {command} beg\"\"ins; exec {command}\"");
+            screen.press(&format!("bash -c '{run}; echo af\"\"ter'\n"));
+            match name {
+                "held" => place.until_waiting("held", 1),
+                _ => screen.until(&format!("{command} begins")),
+            }
+            if command == "cat" {
+                screen.press("a line\n");
+                screen.until("a line\r\na line\r\n");
+            }
+            screen.press("\u{3}");
+            let free = || place.said(&["show", "x"]) == "x: free\n";
+            until("over", || free() && place.json(&["show", "--json", "held"])["waiting"] == 0);
+            screen.press(&format!("echo next $? of {command}\n"));
+            screen.until(&format!("next 130 of {command}"));
+            assert!(!screen.seen().contains("after\r\n"), "{:?}", screen.seen());
+        }
+    });
+    place.said(&["release", handle.trim()]);
+}
+
+/// The terminal is the reader's, not the command's, which writes to it.
+fn a_pipeline_keeps_its_terminal(place: &Place) {
+    at_a_shell(place, |screen| {
+        let reader = "sh -c 'cat; read key < /dev/tty; echo key $key'";
+        screen.press(&format!("tenure run x -- sh -c 'echo wri''tten' | {reader}\n"));
+        screen.until("written");
+        screen.press("k\n");
+        screen.until("key k\r\n");
+        assert!(!screen.seen().contains("Stopped"), "{:?}", screen.seen());
+    });
+}
+
+/// A command whose input comes from elsewhere may ask at the terminal, as for a password.
+fn a_command_with_other_input_may_ask_at_the_terminal(place: &Place) {
+    at_a_shell(place, |screen| {
+        let command = "sh -c 'read a < /dev/tty; echo go\"\"t $a'";
+        screen.press(&format!("echo hi | tenure run x -- {command}\n"));
+        until("begun", || place.said(&["show", "x"]).contains("held by"));
+        screen.press("secret\n");
+        screen.until("got secret\r\n");
+        assert!(!screen.seen().contains("Stopped"), "{:?}", screen.seen());
+    });
+}
+
+/// A job that was started in the background reads from the terminal once it is in front.
+fn a_job_from_the_background_reads_in_front(place: &Place) {
+    at_a_shell(place, |screen| {
+        screen.press("tenure run x -- sh -c 'echo re''ady; read a; echo go''t $a' &\n");
+        screen.until("ready");
+        // The shell tells of it at its next prompt.
+        until("stopped", || {
+            screen.press("\n");
+            screen.seen().contains("Stopped")
+        });
+        screen.press("fg\n");
+        screen.press("hello\n");
+        screen.until("got hello\r\n");
+    });
+}
+
+/// What was stopped until after its lease is not continued: another has the lock.
+fn a_job_that_was_stopped_for_too_long_is_ended(place: &Place) {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let size = || std::fs::metadata(&log).map_or(0, |data| data.len());
+    at_a_shell(place, |screen| {
+        // One process: `sleep` is started by vfork, and whoever waits for that cannot be stopped.
+        let pause = "read -t 0.01 -u 9";
+        let write = format!("while :; do echo >> {}; {pause}; done", log.display());
+        screen.press(&format!("tenure run --lease 1s x -- bash -c 'exec 9<> <(:); {write}'\n"));
+        until("begun", || size() > 0);
+        screen.press("\u{1a}");
+        screen.until("Stopped");
+        assert_eq!(place.code(&["run", "-w", "10s", "x", "--", "true"]), 0);
+        let stopped = size();
+        screen.press("fg\n");
+        screen.press("echo code=$?\n");
+        screen.until("code=76");
+        assert_eq!(size(), stopped);
+    });
+}
+
+/// Whoever stops the command alone does not stop its keeper, which renews the lock.
+fn a_command_that_stops_itself_keeps_its_lock(place: &Place) {
+    at_a_shell(place, |screen| {
+        let script = "echo re''ady; kill -STOP $$; echo go''ne on";
+        screen.press(&format!("tenure run --lease 1s x -- sh -c '{script}'\n"));
+        screen.until("ready");
+        assert_eq!(place.code(&["run", "-w", "1500ms", "x", "--", "true"]), 75);
+        assert!(!screen.seen().contains("Stopped"), "{:?}", screen.seen());
+        screen.press("\u{3}");
+    });
+}
+
+/// A terminal that stops whoever talks in the background does not keep a command from being ended.
+fn a_job_is_ended_though_it_may_not_talk(place: &Place) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pid");
+    let pid = || std::fs::read_to_string(&file).unwrap_or_default();
+    at_a_shell(place, |screen| {
+        let script = format!("echo $$ > {}; exec sleep 60", file.display());
+        screen.press(&format!("stty tostop; tenure run x -- sh -c '{script}' &\n"));
+        until("begun", || pid().ends_with('\n'));
+        place.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
+        until("ended", || !is_alive(pid().trim()));
+    });
+}
+
+/// The line of one who waits is not written over what others write.
+fn a_job_in_the_background_shows_no_line(place: &Place) {
+    let handle = place.said(&["acquire", "x"]);
+    at_a_shell(place, |screen| {
+        screen.press("tenure run x -- true &\n");
+        place.until_waiting("x", 1);
+        screen.press("sleep 0.6; echo do''ne\n");
+        screen.until("done\r\n");
+        assert!(!screen.seen().contains("next in line"), "{:?}", screen.seen());
+        screen.press("fg\n");
+        screen.until("next in line");
+        place.said(&["release", handle.trim()]);
+    });
 }

@@ -1,5 +1,8 @@
 //! Where the store is, and who is told.
 
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::process::{Pid, Signal};
 use tenure_testkit::Server;
 
 use crate::place::{Place, tenure};
@@ -123,4 +126,24 @@ fn a_shell_and_a_cron_job_share_a_folder() {
     assert_eq!(refused.status.code(), Some(64));
     let told = String::from_utf8(refused.stderr).unwrap();
     assert!(told.contains("neither XDG_STATE_HOME nor HOME is set: name a folder"), "{told}");
+}
+
+/// A variable that is no text is no reason to use another store.
+#[test]
+fn a_url_that_is_no_text_is_64() {
+    let mut command = tenure(&["ls"]);
+    command.env("REDIS_URL", std::ffi::OsStr::from_bytes(b"redis://h\xff"));
+    assert_eq!(command.output().unwrap().status.code(), Some(64));
+}
+
+/// A server that does not answer keeps nobody from ending the command.
+#[test]
+fn a_signal_while_connecting_ends_the_command() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", silent.local_addr().unwrap());
+    let mut command = tenure(&["run", "--url", &url, "x", "--", "true"]);
+    let mut child = command.spawn().unwrap();
+    silent.accept().unwrap().0.peek(&mut [0]).unwrap();
+    rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
 }

@@ -45,7 +45,8 @@ struct Login {
 /// The forms of a URL, for the sentence that refuses another.
 const FORMS: &str = "redis://[user:password@]host[:port][/database], valkey://…, \
                      rediss://…[?ca=FILE&cert=FILE&key=FILE] or valkeys://… for TLS, \
-                     or unix:///path/to/socket[?db=…&user=…&pass=…]";
+                     unix:///path/to/socket[?db=…&user=…&pass=…]; \
+                     and without a server local:, local:///folder or memory:";
 
 impl Address {
     pub(super) fn database(&self) -> u32 {
@@ -73,10 +74,11 @@ impl Address {
     pub(super) fn greeting(&self) -> Vec<Command> {
         let Login { user, password, database } = &self.login;
         let mut commands = Vec::new();
-        if let Some(password) = password {
+        // A user without a password is a user all the same, and not the default one.
+        if user.is_some() || password.is_some() {
             let mut command = Command::new("AUTH");
             user.iter().for_each(|user| command.push(user));
-            commands.push(command.arg(password));
+            commands.push(command.arg(password.as_deref().unwrap_or("")));
         }
         if *database != 0 {
             commands.push(Command::new("SELECT").arg(database.to_string()));

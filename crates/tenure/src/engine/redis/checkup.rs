@@ -123,12 +123,13 @@ fn eviction(policy: &Option<String>, maxmemory: &Option<String>) -> Finding {
 
 fn persistence(aof: &str, fsync: &Option<String>) -> Finding {
     let fsync = fsync.as_deref().unwrap_or("unknown");
+    let span = if fsync == "everysec" { "second" } else { "half minute or more" };
     match aof {
         "1" if fsync == "always" => Finding::fine("persistence", "appendonly, fsync always"),
         "1" => Finding::bad(
             "persistence",
             Severity::Warning,
-            format!("appendonly, fsync {fsync}: a crash of the machine may forget the last second"),
+            format!("appendonly, fsync {fsync}: a crash of the machine may forget the last {span}"),
             "fences stay right; for exclusion as well, set appendfsync to always",
         ),
         _ => Finding::bad(
