@@ -11,7 +11,7 @@ use tenure::{Error, Guard, Handle, LockName, Owner, Released, Tenure};
 
 use crate::exit::Exit;
 use crate::store::Store;
-use crate::voice::{Form, say};
+use crate::voice::{Form, is_unheard, say};
 use crate::wish::Wish;
 use crate::words;
 
@@ -71,9 +71,13 @@ pub(crate) struct Release {
 }
 
 pub(crate) async fn acquire(arguments: Acquire) -> Result<(), ExitCode> {
+    if is_unheard() {
+        let why = "standard output is closed: nobody would get the handle";
+        return Err(Exit::CannotWrite.because(&why));
+    }
     let tenure = arguments.store.connect().await?;
     let lock = arguments.wish.lock(&tenure, &arguments.name);
-    let guard = arguments.wish.acquire(&lock, &arguments.name).await?;
+    let guard = arguments.wish.acquire(&lock, &arguments.name, false).await?;
     let detached = detach(guard).await;
     let handle = detached.map_err(|error| Exit::told(&error))?;
     let printed = arguments.form.print(|| format!("{handle}\n"), || words::handle(&handle));

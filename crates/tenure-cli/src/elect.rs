@@ -53,7 +53,7 @@ async fn campaign(tenure: &Tenure, arguments: &Arguments) -> Result<Leadership, 
     let lock = tenure.lock(arguments.session.name.as_str());
     let leadership = tokio::select! {
         leadership = election.campaign() => leadership,
-        never = waiting::tell(&lock) => never,
+        never = waiting::tell(&lock, arguments.session.verbose) => never,
     };
     let leadership = leadership.map_err(|error| Exit::told(&error))?;
     let (name, fence) = (leadership.guard().name(), leadership.fence());

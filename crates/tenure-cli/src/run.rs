@@ -65,7 +65,8 @@ async fn acquire(tenure: &Tenure, arguments: &Arguments) -> Result<Guard, ExitCo
     if let Some(time) = arguments.at_least {
         lock = lock.at_least(time);
     }
-    let guard = arguments.wish.acquire(&lock, &arguments.session.name).await?;
+    let guard =
+        arguments.wish.acquire(&lock, &arguments.session.name, arguments.session.verbose).await?;
     // Otherwise a lock that was handed over would soon seem to be lost.
     guard.confirm().await.map_err(|error| Exit::told(&error))?;
     arguments.session.say(format_args!("holding `{}` with fence {}", guard.name(), guard.fence()));

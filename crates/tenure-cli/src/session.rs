@@ -22,7 +22,7 @@ const LEAVE_TIME: Duration = Duration::from_secs(1);
 pub(crate) struct Session {
     /// Say what happens, on standard error
     #[arg(short, long)]
-    verbose: bool,
+    pub(crate) verbose: bool,
     #[command(flatten)]
     pub(crate) store: Store,
     /// What the command runs under: the lock, or the election

@@ -10,6 +10,7 @@ use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
 use clap::{Args, ColorChoice};
+use rustix::fs::{OFlags, fcntl_getfl, fstat, makedev};
 use serde_json::Value;
 
 use crate::exit::Exit;
@@ -52,6 +53,13 @@ pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<(), ExitCode> {
         io::ErrorKind::BrokenPipe => Exit::BrokenPipe.into(),
         _ => Exit::CannotWrite.because(&format!("could not write to standard output: {error}")),
     })
+}
+
+/// Whether what is printed goes nowhere because standard output is closed: then it is /dev/null by
+/// now, open for reading as well, which no shell's redirection is.
+pub(crate) fn is_unheard() -> bool {
+    let is_null = fstat(io::stdout()).is_ok_and(|it| it.st_rdev == makedev(1, 3));
+    is_null && fcntl_getfl(io::stdout()).is_ok_and(|flags| flags.contains(OFlags::RDWR))
 }
 
 /// Says something to people, without waiting until they listen: a pipe that nobody reads is full at

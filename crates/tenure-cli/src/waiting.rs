@@ -17,9 +17,10 @@ const FIRST: Duration = Duration::from_millis(300);
 /// How often to look.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Tells who is ahead, for as long as it is polled. Not at a terminal: nothing.
-pub(crate) async fn tell(lock: &Lock) -> ! {
-    if !std::io::stderr().is_terminal() {
+/// Tells who is ahead, for as long as it is polled. Not at a terminal: once, if asked for.
+pub(crate) async fn tell(lock: &Lock, is_verbose: bool) -> ! {
+    let is_terminal = std::io::stderr().is_terminal();
+    if !is_terminal && !is_verbose {
         pending::<()>().await;
     }
     pause(FIRST).await;
@@ -30,9 +31,8 @@ pub(crate) async fn tell(lock: &Lock) -> ! {
             line = None;
         } else if let Ok(info) = lock.inspect().await {
             let line = line.get_or_insert_with(Line::new);
-            // A terminal on which a line cannot be written anew (TERM is dumb) gets one, and no
-            // more.
-            if line.0.is_hidden() {
+            // Where a line cannot be written anew (TERM is dumb), there is one, and no more.
+            if line.0.is_hidden() || !is_terminal {
                 say(sentence(&info));
                 pending::<()>().await;
             }

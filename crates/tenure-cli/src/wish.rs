@@ -60,12 +60,17 @@ impl Wish {
         }
     }
 
-    /// The guard; or the exit status, and it was told why there is none. At a terminal the wait is
-    /// told as well.
-    pub(crate) async fn acquire(&self, lock: &Lock, name: &str) -> Result<Guard, ExitCode> {
+    /// The guard; or the exit status, and it was told why there is none. At a terminal, or if asked for,
+    /// the wait is told as well.
+    pub(crate) async fn acquire(
+        &self,
+        lock: &Lock,
+        name: &str,
+        is_verbose: bool,
+    ) -> Result<Guard, ExitCode> {
         let acquired = tokio::select! {
             acquired = self.ask(lock) => acquired,
-            never = waiting::tell(lock) => never,
+            never = waiting::tell(lock, is_verbose) => never,
         };
         let why = match acquired {
             Ok(Some(guard)) => return Ok(guard),

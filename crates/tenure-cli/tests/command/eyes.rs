@@ -107,6 +107,26 @@ fn changes_are_followed(place: &Place) {
     }
 }
 
+/// A server that was restarted is followed on.
+#[test]
+fn a_store_that_comes_back_is_followed_on() {
+    let mut place = Place::redis();
+    let mut command = place.tenure(&["watch", "--interval", "20ms"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = Lines(BufReader::new(child.stdout.take().unwrap()));
+    let mut talk = BufReader::new(child.stderr.take().unwrap());
+    place.said(&["acquire", "x"]);
+    assert!(lines.next().starts_with("x: held by "));
+    place.server().kill();
+    let mut told = String::new();
+    talk.read_line(&mut told).unwrap();
+    assert!(told.starts_with("tenure: "), "{told}");
+    place.server().restart();
+    assert_eq!(lines.next(), "x: free\n");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
 struct Lines(BufReader<ChildStdout>);
 
 impl Lines {

@@ -8,6 +8,7 @@ use crate::place::{Place, is_alive, tenure, until};
 on_every_store! {
     a_reader_that_has_left_ends_the_command_quietly,
     a_handle_that_nobody_reads_holds_nothing,
+    a_handle_for_nobody_holds_nothing,
     a_command_is_looked_after_though_nobody_listens,
     a_command_is_ended_though_nobody_reads,
 }
@@ -52,6 +53,19 @@ fn a_handle_that_nobody_reads_holds_nothing(place: &Place) {
     let sentence = "tenure: could not write to standard output: No space left on device";
     assert!(told.starts_with(sentence), "{told}");
     assert_eq!(place.said(&["show", "x"]), "x: free\n");
+}
+
+/// Closed from the start, standard output is no place for a handle.
+fn a_handle_for_nobody_holds_nothing(place: &Place) {
+    let mut shell = Command::new("sh");
+    let script = "\"$0\" acquire x >&-";
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_tenure")]).env("TENURE_URL", &place.url);
+    let output = shell.output().unwrap();
+    assert_eq!(output.status.code(), Some(74), "{output:?}");
+    assert_eq!(place.said(&["show", "x"]), "x: free\n");
+    // Thrown away on purpose.
+    let silent = place.tenure(&["acquire", "x"]).stdout(Stdio::null()).status().unwrap();
+    assert!(silent.success());
 }
 
 /// Talk that cannot be said must not keep a command from being ended in time.

@@ -1,6 +1,6 @@
 //! `tenure run`: from the command line to the exit status.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
@@ -18,6 +18,7 @@ on_every_store! {
     bad_input_is_64_and_says_what_is_allowed,
     a_lock_that_is_held_is_75_or_what_was_asked_for,
     what_happens_is_said_if_asked_for,
+    a_wait_is_told_if_asked_for,
     signals_are_passed_on,
     an_ignored_signal_stays_ignored,
     a_status_is_known_though_children_are_ignored,
@@ -145,6 +146,18 @@ fn what_happens_is_said_if_asked_for(place: &Place) {
     let fence = fence.trim();
     let sentences = format!("tenure: holding `x` with fence {fence}\ntenure: releasing `x`\n");
     assert_eq!(told, sentences);
+}
+
+fn a_wait_is_told_if_asked_for(place: &Place) {
+    let handle = place.said(&["acquire", "--note", "a test", "x"]);
+    let mut waiting = place.tenure(&["run", "-v", "x", "--", "true"]);
+    let mut waiting = waiting.stderr(Stdio::piped()).spawn().unwrap();
+    let mut talk = BufReader::new(waiting.stderr.take().unwrap());
+    let mut told = String::new();
+    talk.read_line(&mut told).unwrap();
+    assert!(told.starts_with("tenure: waiting for `x`, next in line: held by tenure["), "{told}");
+    place.said(&["release", handle.trim()]);
+    assert!(waiting.wait().unwrap().success());
 }
 
 /// R28: signals go to the command, which decides what they mean.

@@ -113,7 +113,7 @@ impl LockState {
         }
         let remaining = entries.count();
         if remaining == 0 {
-            self.leave(owner, request.linger, scene.now.clock);
+            self.leave(&request.name, owner, request.linger, scene);
         } else if request.keep > 0 && remaining == 1 {
             self.give_back(owner, request.keep);
         }
@@ -149,7 +149,7 @@ impl LockState {
         }
         if !taken.is_empty() {
             // So that even a holder who was told nothing is overtaken at once.
-            scene.fences.reserve(1, scene.now.wall);
+            scene.fences.next(scene.now.wall);
         }
         self.settle(name, scene);
         taken
@@ -188,8 +188,7 @@ impl LockState {
             Kind::Barrier => waiter.lease.duration(),
             _ => waiter.claim.min(waiter.lease.duration()),
         };
-        let fences = waiter.fences.max(1);
-        let fence = scene.fences.reserve(fences, now.wall);
+        let (fence, fences) = scene.fences.reserve(waiter.fences, now.wall);
         let grant = Grant { fence, fences, lease, at: now.clock };
         let owner = waiter.entry.owner;
         self.holders.insert(Holder {
@@ -274,7 +273,7 @@ impl LockState {
         scene: &mut Scene<'_>,
     ) -> Grant {
         let now = scene.now;
-        let fence = scene.fences.reserve(1, now.wall);
+        let fence = scene.fences.next(now.wall);
         let lease = request.lease.duration();
         self.holders.insert(Holder {
             owner: request.entry.owner,
@@ -307,11 +306,29 @@ impl LockState {
         }
     }
 
-    fn leave(&mut self, owner: Owner, linger: Duration, now: Moment) {
+    /// The last entry has ended: the hold ends, or lingers. The next in line, who knows of a later
+    /// end, is told to ask again.
+    fn leave(
+        &mut self,
+        name: &crate::LockName,
+        owner: Owner,
+        linger: Duration,
+        scene: &mut Scene<'_>,
+    ) {
         if linger.is_zero() {
             self.holders.remove(owner);
-        } else {
-            self.holders.set_until(owner, now + linger);
+            return;
+        }
+        let until = scene.now.clock + linger;
+        let was = self.holders.find(owner).map_or(until, |holder| holder.until);
+        self.holders.set_until(owner, until);
+        // A latch and a barrier open when somebody comes, not when somebody goes.
+        if let Some(first) = self.queue.as_ref().and_then(|queue| queue.first())
+            && until < was
+            && !matches!(self.kind, Kind::Latch | Kind::Barrier)
+        {
+            let sooner = Wakeup::Sooner { name: name.clone(), entry: first.entry };
+            scene.effects.push((first.route, sooner));
         }
     }
 

@@ -26,11 +26,20 @@ pub(super) struct Lines {
     pub(super) by_entry: HashMap<Entry, LineId>,
     /// Lines that further tasks may join.
     by_name: HashMap<LockName, LineId>,
-    /// Requests on their way to the store, and whether their entry has been given up meanwhile.
-    asking: HashMap<Entry, bool>,
-    /// Grants that met no line. One may have come before its line was there.
+    /// Requests on their way to the store.
+    asking: HashMap<Entry, Asking>,
+    /// Wake-ups that met no line. One may have come before its line was there.
     pub(super) unclaimed: u64,
     last_id: u64,
+}
+
+/// What has happened while a request is on its way to the store.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Asking {
+    /// Its entry has been given up.
+    pub(super) is_given_up: bool,
+    /// There was a reason to ask again, of which its answer may not know.
+    pub(super) is_outdated: bool,
 }
 
 pub(super) type LineId = u64;
@@ -126,20 +135,24 @@ impl Lines {
         Some(Closed { alarm: line.alarm, abandon, tasks: line.tasks })
     }
 
-    /// Notes that a request for an entry is on its way; false if one is already.
+    /// Notes that a request for an entry is on its way. False if one is already, whose answer comes too
+    /// early then.
     pub(super) fn start_asking(&mut self, entry: Entry) -> bool {
         match self.asking.entry(entry) {
-            std::collections::hash_map::Entry::Occupied(_) => false,
+            std::collections::hash_map::Entry::Occupied(mut asking) => {
+                asking.get_mut().is_outdated = true;
+                false
+            }
             std::collections::hash_map::Entry::Vacant(place) => {
-                place.insert(false);
+                place.insert(Asking::default());
                 true
             }
         }
     }
 
-    /// Notes its answer. True if the entry was given up meanwhile, and must now be undone.
-    pub(super) fn stop_asking(&mut self, entry: Entry) -> bool {
-        self.asking.remove(&entry).unwrap_or(false)
+    /// Notes its answer. If the entry was given up meanwhile, it must now be undone.
+    pub(super) fn stop_asking(&mut self, entry: Entry) -> Asking {
+        self.asking.remove(&entry).unwrap_or_default()
     }
 
     /// Gives an entry up. True if a request for it is on its way, which might arrive after
@@ -148,7 +161,7 @@ impl Lines {
         if self.asking.is_empty() {
             return false;
         }
-        self.asking.get_mut(&entry).map(|is_given_up| *is_given_up = true).is_some()
+        self.asking.get_mut(&entry).map(|asking| asking.is_given_up = true).is_some()
     }
 }
 

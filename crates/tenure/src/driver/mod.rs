@@ -256,6 +256,7 @@ impl Listener for Driver {
         match wakeup {
             Wakeup::Granted { entry, grant, .. } => driver.granted(entry, grant),
             Wakeup::Lost { name, owner } => driver.taken_away(&name, owner),
+            Wakeup::Sooner { entry, .. } => driver.ask_as(entry),
             Wakeup::Missed => driver.look_again(),
         }
     }

@@ -12,7 +12,7 @@ use super::{AFTER_TROUBLE, Driver, HEARTBEAT, Spec};
 use crate::clock;
 use crate::core::lease::{self, Tie};
 use crate::core::moment::Moment;
-use crate::engine::{Acquired, Grant, Renewal, Renewed, Standing};
+use crate::engine::{Acquired, Grant, Standing};
 use crate::error::{Error, Trouble};
 use crate::guard::Guard;
 use crate::owner::Entry;
@@ -22,7 +22,7 @@ use crate::sync::lock;
 const FIRST_FEW: u32 = 3;
 
 impl Driver {
-    /// How many grants have met no line so far. Read it before asking the store.
+    /// How many wake-ups have met no line so far. Read it before asking the store.
     pub(super) fn unclaimed(&self) -> u64 {
         lock(&self.lines).unclaimed
     }
@@ -73,30 +73,26 @@ impl Driver {
             return;
         };
         let reckoned = line.tie.deadline(grant.at, grant.lease, received);
-        let spec = line.spec.clone();
         drop(lines);
         match reckoned {
+            Some(deadline) if deadline > received => self.serve(entry, grant, deadline),
             // This process was stopped for longer than the claim: the store has passed it over, and
-            // a guard would be lost before anyone has it.
-            Some(deadline) if deadline <= received => self.ask(id),
-            Some(deadline) => self.serve(entry, grant, deadline),
-            None => self.confirm(spec, entry, grant),
+            // a guard would be lost before anyone has it. Or the wake-up is older than what the store
+            // last said, or its clock has jumped: only the store knows what is granted now (I2, I4).
+            _ => self.ask(id),
         }
     }
 
-    /// The store's clock has jumped: only a renewal tells how long the grant lasts (I2).
-    fn confirm(self: &Arc<Self>, spec: Arc<Spec>, entry: Entry, grant: Grant) {
-        let driver = self.clone();
-        self.spawn(async move {
-            let sent = clock::now();
-            let (name, owner, lease) = (spec.name.clone(), entry.owner, spec.lease);
-            let renewed = driver.engine.renew(vec![Renewal { name, owner, lease }]).await;
-            if renewed.is_ok_and(|outcomes| outcomes == [Renewed::Extended]) {
-                let grant = Grant { lease: lease.duration(), ..grant };
-                driver.serve(entry, grant, lease::deadline(sent, grant.lease));
-            }
-            // Otherwise the line learns where it stands when it next asks.
-        });
+    /// Asks for an entry, if a line stands under it.
+    pub(super) fn ask_as(self: &Arc<Self>, entry: Entry) {
+        let mut lines = lock(&self.lines);
+        let id = lines.by_entry.get(&entry).copied();
+        if id.is_none() {
+            // It may be early, as a grant may be.
+            lines.unclaimed += 1;
+        }
+        drop(lines);
+        id.into_iter().for_each(|id| self.ask(id));
     }
 
     /// Gives a grant to the first task of its line, once: the same grant may be told twice.
@@ -182,7 +178,8 @@ impl Driver {
         result: Result<Acquired, Trouble>,
     ) {
         let mut lines = lock(&self.lines);
-        if lines.stop_asking(entry) {
+        let asking = lines.stop_asking(entry);
+        if asking.is_given_up {
             drop(lines);
             return self.abandon(spec.name.clone(), entry);
         }
@@ -199,6 +196,10 @@ impl Driver {
                 line.tie = Tie { sent, store: standing.at };
                 line.ordeal = None;
                 self.schedule(&mut lines, id, self.ask_after(standing));
+                if asking.is_outdated {
+                    drop(lines);
+                    self.ask(id);
+                }
             }
             Ok(Acquired::Busy) => self.schedule(&mut lines, id, HEARTBEAT / 3),
             Ok(Acquired::Mismatch { kind, limit }) => {

@@ -165,7 +165,11 @@ impl Driver {
 
     /// Wake-ups may have been missed: every line asks, every hold is renewed, now.
     pub(super) fn look_again(self: &Arc<Self>) {
-        let lines: Vec<_> = lock(&self.lines).by_id.keys().copied().collect();
+        let mut known = lock(&self.lines);
+        // Also for a line that is about to open.
+        known.unclaimed += 1;
+        let lines: Vec<_> = known.by_id.keys().copied().collect();
+        drop(known);
         lines.into_iter().for_each(|line| self.ask(line));
         let holds: Vec<_> = lock(&self.agenda).holds().cloned().collect();
         self.tend(holds, clock::now());

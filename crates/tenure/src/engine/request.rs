@@ -209,6 +209,13 @@ pub enum Wakeup {
         /// Its former holder.
         owner: Owner,
     },
+    /// The lock will be free sooner than a waiter was told: it should ask again.
+    Sooner {
+        /// The lock.
+        name: LockName,
+        /// The entry that waits.
+        entry: Entry,
+    },
     /// Wake-ups may have been missed: every waiter should ask again, every holder renew.
     Missed,
 }

@@ -224,6 +224,19 @@ pub(crate) async fn a_least_holding_time_outlasts_the_release(store: &impl Fixtu
     assert!(acquired.elapsed() >= ms(150), "{:?}", acquired.elapsed());
 }
 
+/// One who waited before, and knows of the whole lease, learns of the least time.
+pub(crate) async fn a_least_holding_time_keeps_a_waiter_no_longer(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    let guard = a.lock("x").at_least(ms(400)).acquire().await.unwrap();
+    let lock = b.lock("x");
+    let next = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    until_waiting(&a, "x", 1).await;
+    guard.release().await.unwrap();
+    // Without a word it would ask after three seconds.
+    let told = tokio::time::timeout(Duration::from_secs(2), next).await;
+    drop(told.expect("told").unwrap());
+}
+
 #[expect(clippy::disallowed_methods, reason = "a test may look at the clock")]
 fn now() -> Instant {
     Instant::now()

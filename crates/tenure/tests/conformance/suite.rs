@@ -45,7 +45,8 @@ macro_rules! conformance_suite {
                 a_dropped_guard_releases, a_panic_releases, a_guard_dropped_elsewhere_releases,
                 release_says_whether_it_was_held, reentry_is_counted_in_the_store,
                 reentry_can_be_counted_locally, an_owner_can_be_passed_on,
-                a_least_holding_time_outlasts_the_release, a_detached_lock_lives_by_its_handle,
+                a_least_holding_time_outlasts_the_release,
+                a_least_holding_time_keeps_a_waiter_no_longer, a_detached_lock_lives_by_its_handle,
                 a_handle_can_be_adopted, a_handover_is_confirmed_on_request;
             readers: readers_share_and_a_writer_is_alone, a_waiting_writer_is_not_overtaken,
                 readers_of_a_process_share_within_bounds,

@@ -10,6 +10,7 @@ pub(super) const MAX_BYTES: usize = 1024;
 const GRANTED: u8 = 1;
 const LOST: u8 = 2;
 const MISSED: u8 = 3;
+const SOONER: u8 = 4;
 
 pub(super) fn encode(wakeup: &Wakeup) -> Vec<u8> {
     match wakeup {
@@ -27,6 +28,12 @@ pub(super) fn encode(wakeup: &Wakeup) -> Vec<u8> {
             let mut out = Writer::beginning_with(LOST);
             out.text(name.as_str());
             out.owner(*owner);
+            out.finish()
+        }
+        Wakeup::Sooner { name, entry } => {
+            let mut out = Writer::beginning_with(SOONER);
+            out.text(name.as_str());
+            out.entry(*entry);
             out.finish()
         }
         Wakeup::Missed => Writer::beginning_with(MISSED).finish(),
@@ -48,6 +55,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Wakeup, Unreadable> {
         },
         LOST => Wakeup::Lost { name: from.name()?, owner: from.owner()? },
         MISSED => Wakeup::Missed,
+        SOONER => Wakeup::Sooner { name: from.name()?, entry: from.entry()? },
         _ => return Err("its kind is unknown"),
     };
     from.finish()?;

@@ -161,9 +161,10 @@ proptest! {
         let Ok(name) = LockName::new(name) else { return Ok(()) };
         let lease = Duration::from_secs(3);
         let grant = Grant { fence: Fence::from_value(fence), fences: 64, lease, at };
-        let granted =
-            Wakeup::Granted { name: name.clone(), entry: Entry { owner, number }, grant };
-        for wakeup in [granted, Wakeup::Lost { name, owner }, Wakeup::Missed] {
+        let entry = Entry { owner, number };
+        let granted = Wakeup::Granted { name: name.clone(), entry, grant };
+        let sooner = Wakeup::Sooner { name: name.clone(), entry };
+        for wakeup in [granted, Wakeup::Lost { name, owner }, sooner, Wakeup::Missed] {
             let bytes = message::encode(&wakeup);
             prop_assert!(bytes.len() <= message::MAX_BYTES);
             prop_assert_eq!(message::decode(&bytes).unwrap(), wakeup);

@@ -200,7 +200,8 @@ impl Ear {
     }
 }
 
-/// `granted owner:number fence fences lease-in-ms at key` or `lost owner key`.
+/// `granted owner:number fence fences lease-in-ms at key`, `lost owner key` or
+/// `sooner owner:number key`.
 pub(super) fn read(message: &str) -> Option<Wakeup> {
     let words: Vec<_> = message.split(' ').collect();
     match words[..] {
@@ -215,6 +216,9 @@ pub(super) fn read(message: &str) -> Option<Wakeup> {
         }
         ["lost", owner, key] => {
             Some(Wakeup::Lost { name: keys::name(key)?, owner: owner.parse().ok()? })
+        }
+        ["sooner", entry, key] => {
+            Some(Wakeup::Sooner { name: keys::name(key)?, entry: read_entry(entry)? })
         }
         _ => None,
     }

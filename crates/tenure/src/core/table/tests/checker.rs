@@ -244,6 +244,11 @@ impl<S: Subject> Checker<S> {
                     account.lose(owner)?;
                     continue;
                 }
+                Wakeup::Sooner { entry, .. } => {
+                    let first = account.queue.first().map(|waiting| waiting.entry);
+                    ensure(first == Some(entry), "not the first in the queue was told")?;
+                    continue;
+                }
                 Wakeup::Missed => continue,
             };
             let until = now + grant.lease;

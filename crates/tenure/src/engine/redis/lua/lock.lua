@@ -148,11 +148,14 @@ local function begin(lock, one, other)
   redis.call('PEXPIRE', lock.key .. other, LONG)
 end
 
-local function next_fence(lock, count)
+-- The first of some fences, and how many: no more than wanted, and never so many that they run ahead
+-- of the calendar by more than that. Fences that did could not be overtaken after all data were lost.
+local function next_fence(lock, wanted)
   lock.changed = true
+  local count = math.max(1, math.min(wanted, now + wanted - lock.fence))
   local first = math.max(lock.fence + 1, now)
   lock.fence = first + count - 1
-  return first
+  return first, count
 end
 
 -- Holders ---------------------------------------------------------------------------------------
@@ -371,14 +374,14 @@ local function hand_over(lock, waiter)
   end
   -- Who misses the opening of a barrier must find it when asking again, which takes a heartbeat.
   local lease = lock.letter == 'b' and waiter.lease or math.min(waiter.claim, waiter.lease)
-  local fence = next_fence(lock, waiter.fences)
+  local fence, fences = next_fence(lock, waiter.fences)
   -- A party of a barrier that is cut off was counted all the same: it finds the opening when it asks.
-  if tell(lock, waiter, fence, waiter.fences, lease) == 0 and lock.letter ~= 'b' then
+  if tell(lock, waiter, fence, fences, lease) == 0 and lock.letter ~= 'b' then
     return
   end
   local holder = {
     owner = waiter.owner, ends = now + lease * 1000, client = waiter.client, fence = fence,
-    entries = waiter.number, permits = waiter.permits, fences = waiter.fences, note = waiter.note,
+    entries = waiter.number, permits = waiter.permits, fences = fences, note = waiter.note,
   }
   if waiter.number ~= '0' then
     bring_along(lock, holder, lease)
@@ -458,8 +461,15 @@ local function leave(lock, owner, number, linger, keep)
   if remaining > 0 then
     save(lock, holder)
   elseif linger > 0 then
+    local was = holder.ends
     holder.ends = now + linger * 1000
     save(lock, holder)
+    -- The next in line, who knows of a later end, is told to ask again.
+    -- A latch and a barrier open when somebody comes, not when somebody goes.
+    local waiter = holder.ends < was and lock.waiting > 0 and head(lock)
+    if waiter and lock.letter ~= 'l' and lock.letter ~= 'b' then
+      redis.call('PUBLISH', CHANNEL .. waiter.client, 'sooner ' .. waiter.entry .. ' ' .. lock.key)
+    end
   else
     remove(lock, owner)
     pass_on(lock)
