@@ -21,6 +21,8 @@ pub(crate) struct Child {
     changes: mpsc::UnboundedReceiver<Change>,
     /// It was told to stop at the terminal, and did not so far.
     is_to_stop: bool,
+    /// It has ended, and was waited for: its number may be another's by now.
+    is_buried: bool,
 }
 
 /// What has become of it.
@@ -49,7 +51,7 @@ impl Child {
         let child = command.process_group(0).spawn()?;
         let group = Pid::from_child(&child);
         let _ = know.send(group);
-        Ok(Self { group, changes, is_to_stop: false })
+        Ok(Self { group, changes, is_to_stop: false, is_buried: false })
     }
 
     /// Passes a signal on. One that is stopped could not end if it is asked to.
@@ -63,6 +65,10 @@ impl Child {
 
     /// Sends a signal to the command, and to what it has started in its process group.
     pub(crate) fn signal(&self, signal: Signal) {
+        if self.is_buried {
+            let group = Some(self.group);
+            return send(signal, family::living().into_iter().filter(|one| one.group == group));
+        }
         // Gone already is as good.
         let _ = kill_process_group(self.group, signal);
     }
@@ -79,9 +85,7 @@ impl Child {
     /// Sends a signal to all that it has started, wherever that has gone.
     pub(crate) fn signal_all(&self, signal: Signal) {
         self.signal(signal);
-        for one in self.strays() {
-            let _ = kill_process(one.pid, signal);
-        }
+        send(signal, self.strays().into_iter());
     }
 
     /// Stops all of it. Those who were not stopped before, besides its group.
@@ -90,6 +94,11 @@ impl Child {
         let strays = self.strays().into_iter().filter(|one| !one.is_stopped);
         let is_halted = |pid: &Pid| kill_process(*pid, Signal::STOP).is_ok();
         strays.map(|one| one.pid).filter(is_halted).collect()
+    }
+
+    /// Whether it is stopped now.
+    pub(crate) fn is_stopped(&self) -> bool {
+        family::living().iter().any(|one| one.pid == self.group && one.is_stopped)
     }
 
     /// Continues what was stopped.
@@ -113,13 +122,24 @@ impl Child {
         self.changes.recv().await.unwrap_or(Change::Ended(unknown))
     }
 
+    pub(crate) fn is_buried(&self) -> bool {
+        self.is_buried
+    }
+
     /// It has ended: the terminal comes back, with what was typed there.
-    pub(crate) fn bury(&self, ending: Ending) {
+    pub(crate) fn bury(&mut self, ending: Ending) {
+        self.is_buried = true;
         let had_terminal = terminal::take(self.group);
         let _ = waitpid(Some(self.group), WaitOptions::empty());
         if let (true, Some(signal @ (Signal::INT | Signal::QUIT))) = (had_terminal, ending.signal) {
             terminal::tell_job(signal);
         }
+    }
+}
+
+fn send(signal: Signal, to: impl Iterator<Item = family::Relative>) {
+    for one in to {
+        let _ = kill_process(one.pid, signal);
     }
 }
 

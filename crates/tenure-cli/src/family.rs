@@ -55,7 +55,8 @@ fn one(number: i32) -> Option<Relative> {
     // The program's name, in brackets, may have anything in it.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
-    let mut pid = || Some(Pid::from_raw(fields.next()?.parse().ok()?));
+    // A process that is about to go has a group of -1.
+    let mut pid = || Some(fields.next()?.parse().ok().filter(|&it| it > 0).and_then(Pid::from_raw));
     Some(Relative {
         parent: pid()?,
         group: pid()?,

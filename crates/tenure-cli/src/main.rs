@@ -13,6 +13,7 @@ mod run;
 mod session;
 mod signals;
 mod store;
+mod supervision;
 mod terminal;
 mod time;
 mod voice;

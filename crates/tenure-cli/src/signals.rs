@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind};
@@ -63,6 +63,15 @@ impl Signals {
             Poll::Pending
         })
         .await
+    }
+
+    /// Forgets what was to stop us before we were continued, as the kernel does.
+    pub(crate) fn forget_stops(&mut self) {
+        let stops = self.0.iter_mut().filter(|(signal, _)| terminal::stops(*signal));
+        let mut context = Context::from_waker(Waker::noop());
+        for (_, caught) in stops {
+            let _ = caught.poll_recv(&mut context);
+        }
     }
 }
 

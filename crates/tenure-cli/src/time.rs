@@ -22,6 +22,11 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
+#[expect(clippy::disallowed_methods, reason = "between two looks, or until patience is over")]
+pub(crate) async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
 /// A time for which something can be kept.
 pub(crate) fn period(text: &str) -> Result<Duration, String> {
     within(text, Lease::MIN.duration(), Lease::MAX.duration())

@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tenure::{About, Lock, LockInfo};
 
 use crate::terminal;
+use crate::time::pause;
 use crate::voice::say;
 use crate::words::{holders, plain};
 
@@ -76,9 +77,4 @@ impl Drop for Line {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "people look now and then")]
-async fn pause(time: Duration) {
-    tokio::time::sleep(time).await;
 }

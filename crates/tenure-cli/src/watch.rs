@@ -10,7 +10,7 @@ use tenure::{LockInfo, Tenure};
 
 use crate::exit::Exit;
 use crate::store::Store;
-use crate::time::interval;
+use crate::time::{interval, pause};
 use crate::voice::{Form, say};
 use crate::words::{self, plain, who};
 
@@ -87,9 +87,4 @@ fn sentence(info: &LockInfo) -> String {
     let holders: Vec<_> = info.holders.iter().map(|holder| who(&holder.about)).collect();
     let holders = if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") };
     format!("{}: held by {holders}; {} waiting\n", plain(info.name.as_str()), info.waiting)
-}
-
-#[expect(clippy::disallowed_methods, reason = "it looks again and again")]
-async fn pause(time: Duration) {
-    tokio::time::sleep(time).await;
 }

@@ -14,7 +14,8 @@ fn two_that_fight_never_overlap(place: &Place) {
     let script = format!("read n < {0}; echo $((n + 1)) > {0}", count.display());
     let fight = || {
         for _ in 0..ROUNDS {
-            assert_eq!(place.code(&["run", "-w", "20s", "x", "--", "sh", "-c", &script]), 0);
+            let output = place.output(&["run", "-w", "20s", "x", "--", "sh", "-c", &script]);
+            assert!(output.status.success(), "{output:?}");
         }
     };
     std::thread::scope(|scope| {

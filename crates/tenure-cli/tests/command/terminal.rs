@@ -180,7 +180,8 @@ fn a_job_is_stopped_and_continued(place: &Place) {
     let pid = pid(&screen);
     let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     screen.press("\u{1a}");
-    until("stopped", || state().contains(") T "));
+    screen.until("Stopped");
+    assert!(state().contains(") T "), "{}", state());
     screen.press("echo shell is he''re\n");
     screen.until("shell is here");
     assert!(place.said(&["show", "x"]).contains("held by"), "it is held for its lease");

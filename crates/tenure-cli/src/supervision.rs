@@ -1,0 +1,152 @@
+//! Looking after a command while it runs: signals, the terminal, and the lock, which may be lost.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tenure::{Guard, Lost, WhyLost};
+
+use crate::child::{Change, Child, Ending};
+use crate::job::{Job, OnLost, Outcome};
+use crate::signals::Signals;
+use crate::time::pause;
+use crate::voice::say;
+use crate::{family, terminal};
+
+/// How often to look whether all have ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long a process takes to end when it is killed. One that takes longer hangs in the kernel.
+const DEATH: Duration = Duration::from_secs(5);
+
+impl Job<'_> {
+    /// Waits for the command, and passes signals on to it. When the lock is being lost, it is
+    /// ended.
+    pub(crate) async fn supervise(
+        &self,
+        guard: &Guard,
+        mut child: Child,
+        signals: &mut Signals,
+    ) -> Outcome {
+        tokio::select! {
+            ending = self.accompany(guard, &mut child, signals) => return Outcome::Ended(ending),
+            () = guard.runs_out(self.grace), if self.on_lost != OnLost::Ignore => {}
+        }
+        match guard.ensure_held() {
+            Err(lost) => say(lost),
+            Ok(()) => {
+                say(format_args!("`{}` is being lost: it was not renewed in time", guard.name()));
+            }
+        }
+        if self.on_lost == OnLost::Warn {
+            return Outcome::EndedWithout(self.accompany(guard, &mut child, signals).await);
+        }
+        self.end(guard, &mut child, signals).await;
+        Outcome::Lost
+    }
+
+    /// Passes signals on to the command until it ends.
+    async fn accompany(&self, guard: &Guard, child: &mut Child, signals: &mut Signals) -> Ending {
+        loop {
+            tokio::select! {
+                change = child.next() => match change {
+                    Change::Ended(ending) => {
+                        child.bury(ending);
+                        return ending;
+                    }
+                    Change::Stopped(signal) => self.stopped(guard, child, signal),
+                },
+                signal = signals.next() => match signal {
+                    Signal::CHILD => family::forget_orphans(child.group),
+                    // The command has the terminal, and somebody else in our job wanted it.
+                    Signal::TTIN | Signal::TTOU if terminal::can_stop_job() => {
+                        self.halt(guard, child);
+                    }
+                    Signal::TTIN | Signal::TTOU => {}
+                    Signal::CONT => {
+                        signals.forget_stops();
+                        child.pass_on(Signal::CONT);
+                    }
+                    signal => child.pass_on(signal),
+                },
+            }
+        }
+    }
+
+    /// The command was stopped. If it is the terminal that it wants, it gets it. If it was stopped
+    /// there, so is the whole job. Otherwise it is somebody's business with the command alone.
+    fn stopped(&self, guard: &Guard, child: &mut Child, signal: Option<Signal>) {
+        let wants_terminal = matches!(signal, Some(Signal::TTIN | Signal::TTOU));
+        // It may have got it since.
+        if wants_terminal && (terminal::give(child.group) || terminal::is_with(child.group)) {
+            child.go_on_with_terminal();
+            return;
+        }
+        let is_of_terminal = signal.is_some_and(terminal::stops) && terminal::is_there();
+        // Continued meanwhile, it goes on.
+        if !child.is_stopped() || (!is_of_terminal && !terminal::is_with(child.group)) {
+            return;
+        }
+        if terminal::can_stop_job() {
+            self.halt(guard, child);
+        } else if !wants_terminal {
+            // Nobody would continue us, nor it.
+            child.signal(Signal::CONT);
+        }
+    }
+
+    /// Stops the command and us, until the job is continued. Nobody renews the lock meanwhile.
+    fn halt(&self, guard: &Guard, child: &mut Child) {
+        let halted = child.halt();
+        terminal::stop_job();
+        if self.on_lost == OnLost::Kill && guard.is_lost() {
+            // Another may have it by now: not one more step.
+            child.signal_all(Signal::KILL);
+        } else {
+            child.go_on(&halted);
+        }
+    }
+
+    /// Ends the command and all that it has started: first by asking, and by force when the time
+    /// for that is over, or the lease.
+    async fn end(&self, guard: &Guard, child: &mut Child, signals: &mut Signals) {
+        let is_over = |lost: &Lost| lost.why() == WhyLost::LeaseEnded;
+        let held = guard.ensure_held();
+        if !held.as_ref().is_err_and(is_over) {
+            child.signal_all(Signal::TERM);
+            // A stopped process does not end.
+            child.signal_all(Signal::CONT);
+            tokio::select! {
+                () = gone(child, signals) => return,
+                () = pause(self.grace) => {}
+                _ = guard.lost(), if held.is_ok() => {}
+            }
+        }
+        let killed = async {
+            while !family::living().is_empty() {
+                child.signal_all(Signal::KILL);
+                pause(LOOK / 4).await;
+            }
+        };
+        let _ = tokio::time::timeout(DEATH, killed).await;
+        let _ = tokio::time::timeout(DEATH, gone(child, signals)).await;
+    }
+}
+
+/// Waits until the command has ended, and all that it has started. Signals are passed on; it is not
+/// left stopped.
+async fn gone(child: &mut Child, signals: &mut Signals) {
+    while !child.is_buried() || !family::living().is_empty() {
+        tokio::select! {
+            change = child.next(), if !child.is_buried() => match change {
+                Change::Ended(ending) => child.bury(ending),
+                Change::Stopped(_) => child.signal(Signal::CONT),
+            },
+            signal = signals.next() => match signal {
+                Signal::CHILD => family::forget_orphans(child.group),
+                signal if terminal::stops(signal) => {}
+                signal => child.pass_on(signal),
+            },
+            () = pause(LOOK) => {}
+        }
+    }
+}
