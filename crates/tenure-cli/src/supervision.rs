@@ -12,7 +12,7 @@ use crate::time::pause;
 use crate::voice::say;
 use crate::{family, terminal};
 
-/// How often to look whether all have ended.
+/// How often to look who has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// How long a process takes to end when it is killed. One that takes longer hangs in the kernel.
@@ -46,6 +46,7 @@ impl Job<'_> {
 
     /// Passes signals on to the command until it ends.
     async fn accompany(&self, guard: &Guard, child: &mut Child, signals: &mut Signals) -> Ending {
+        let mut has_orphans = false;
         loop {
             tokio::select! {
                 change = child.next() => match change {
@@ -56,7 +57,8 @@ impl Job<'_> {
                     Change::Stopped(signal) => self.stopped(guard, child, signal),
                 },
                 signal = signals.next() => match signal {
-                    Signal::CHILD => family::forget_orphans(child.group),
+                    // Most often it is the command itself that has ended, and nobody need be looked for.
+                    Signal::CHILD => has_orphans = true,
                     // The command has the terminal, and somebody else in our job wanted it.
                     Signal::TTIN | Signal::TTOU if terminal::can_stop_job() => {
                         self.halt(guard, child);
@@ -68,6 +70,10 @@ impl Job<'_> {
                     }
                     signal => child.pass_on(signal),
                 },
+                () = pause(LOOK), if has_orphans => {
+                    has_orphans = false;
+                    family::forget_orphans(child.group);
+                }
             }
         }
     }
