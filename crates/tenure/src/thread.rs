@@ -17,7 +17,9 @@ pub(crate) fn run(
     let there = slot.clone();
     let started = std::thread::Builder::new().name(name.into()).spawn(move || {
         let runtime = lock(&there).take();
-        runtime.map(|runtime| runtime.block_on(work));
+        if let Some(runtime) = runtime {
+            runtime.block_on(work);
+        }
     });
     if started.is_err()
         && let Some(runtime) = lock(&slot).take()
