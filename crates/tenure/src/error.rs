@@ -122,7 +122,10 @@ pub enum Error {
 
     /// The process was forked after the client was made. The child has no right to the parent's
     /// locks, and none of its threads.
-    #[error("this client was made before the process was forked: make a new one in the child")]
+    #[error(
+        "this client was made before the process was forked: connect after the fork, in the process \
+         that uses it"
+    )]
     Forked,
 }
 

@@ -225,8 +225,9 @@ impl Driver {
         let now = clock::now();
         let due = lock(&self.agenda).take_due(now);
         due.wakers.into_iter().for_each(|waker| waker.wake());
-        due.lines.into_iter().for_each(|line| self.ask(line));
+        // First: a loss must be told in time, and a question to the store may take a while (I9).
         self.tend(due.holds, now);
+        due.lines.into_iter().for_each(|line| self.ask(line));
         lock(&self.agenda).plan(clock::now() + LONGEST_SLEEP)
     }
 }

@@ -37,6 +37,8 @@ fn the_other_process() {
     match std::env::var(PART).unwrap().as_str() {
         "hold" => hold(&connect(folder), Duration::from_secs(60)),
         "hold for a second" => hold(&connect(folder), Duration::from_secs(1)),
+        "pass through" => pass_through(&connect(folder)),
+        "take a permit" => take_a_permit(&connect(folder)),
         "hold many" => hold_many(&connect(folder)),
         "detach" => detach(&connect(folder)),
         "linger" => linger(&connect(folder)),
@@ -59,6 +61,18 @@ fn hold(tenure: &Tenure, lease: Duration) {
     block_on(guard.lost());
     println!("lost");
     println!("{:?}", block_on(guard.release()).unwrap());
+}
+
+/// Takes the lock once, as whoever waits for its turn to do something short.
+fn pass_through(tenure: &Tenure) {
+    block_on(block_on(tenure.lock("x").acquire()).unwrap().release()).unwrap();
+    println!("passed");
+}
+
+fn take_a_permit(tenure: &Tenure) {
+    let permit = block_on(tenure.semaphore("x", 2).lease(LONG * 3).acquire()).unwrap();
+    println!("holds");
+    block_on(permit.lost());
 }
 
 /// Takes more locks than wake-ups fit in a socket, and keeps them until all are lost.

@@ -2,13 +2,14 @@
 //! their own, and do no harm to those who begin anew.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use tenure::blocking::block_on;
 use tenure::{Error, WhyLost};
 
 use super::other::start;
-use crate::{connect, connect_impatiently, now, store};
+use crate::{LONG, connect, connect_impatiently, now, pass, store, until_waiting};
 
 /// I1: in the old store, nobody's missing file is taken for an end.
 #[test]
@@ -18,7 +19,112 @@ fn nobody_is_taken_for_gone_because_the_folder_is() {
     let mut other = start(&folder, "hold");
     other.expect("holds");
     fs::remove_dir_all(&folder).unwrap();
-    assert!(block_on(tenure.lock("x").try_acquire()).unwrap().is_none(), "it lives");
+    let holders = block_on(tenure.lock("x").inspect()).unwrap().holders;
+    assert_eq!(holders[0].about.pid, other.child.id(), "it lives");
+}
+
+/// I1: short sections never renew, so every acquire looks.
+#[test]
+fn nobody_takes_a_lock_in_a_folder_that_was_removed_or_moved() {
+    let is_refused = |after, remove: &dyn Fn(&Path)| {
+        let (_around, folder) = store();
+        let tenure = connect_impatiently(&folder).unwrap();
+        drop(block_on(tenure.lock("x").try_acquire()).unwrap().unwrap());
+        remove(&folder);
+        pass(after);
+        let refused = block_on(tenure.lock("x").try_acquire()).unwrap_err();
+        assert!(matches!(refused, Error::Unreachable { .. }), "{refused:?}");
+        assert!(refused.to_string().contains("removed or moved while in use"), "{refused}");
+    };
+    let (at_once, soon) = (Duration::ZERO, Duration::from_millis(120));
+    is_refused(at_once, &|folder| fs::remove_dir_all(folder).unwrap());
+    is_refused(soon, &|folder| fs::rename(folder, folder.with_extension("moved")).unwrap());
+    is_refused(at_once, &|folder| fs::remove_dir_all(folder.join("clients")).unwrap());
+    is_refused(soon, &|folder| fs::remove_file(folder.join("data.mdb")).unwrap());
+}
+
+/// I1: it is the old store that a process has open, but the new one that others use.
+#[test]
+fn who_connects_again_is_in_the_new_folder_or_refused() {
+    let (_around, folder) = store();
+    let old = connect_impatiently(&folder).unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+    let mut other = start(&folder, "hold");
+    other.expect("holds");
+    let refused = connect_impatiently(&folder).unwrap_err().to_string();
+    assert!(refused.contains("still has clients of the removed one"), "{refused}");
+    drop(old);
+    let begun = now();
+    // The thread of a client lets go of it, which takes a moment.
+    let new = loop {
+        match connect_impatiently(&folder) {
+            Ok(new) => break new,
+            Err(refused) => assert!(begun.elapsed() < LONG, "{refused}"),
+        }
+    };
+    assert!(block_on(new.lock("x").try_acquire()).unwrap().is_none(), "the other has it");
+}
+
+/// LMDB would lose its lock on a file that is opened twice and closed once.
+#[test]
+fn a_folder_that_was_moved_is_not_opened_a_second_time() {
+    let (around, folder) = store();
+    let first = connect(&folder);
+    let link = around.path().join("link");
+    std::os::unix::fs::symlink(&folder, &link).unwrap();
+    let same = connect(&link);
+    let guard = block_on(first.lock("x").acquire()).unwrap();
+    assert!(block_on(same.lock("x").try_acquire()).unwrap().is_none(), "it is the same store");
+    drop((guard, same));
+    let moved = folder.with_extension("moved");
+    fs::rename(&folder, &moved).unwrap();
+    let refused = connect_impatiently(&moved).unwrap_err().to_string();
+    assert!(refused.contains("removed or moved while in use"), "{refused}");
+}
+
+/// I1: whoever lives is of this boot, whatever the file says.
+#[test]
+fn nothing_is_thrown_away_while_somebody_lives() {
+    for boot in [None, Some(""), Some("another")] {
+        let (_around, folder) = store();
+        let mut other = start(&folder, "hold");
+        other.expect("holds");
+        match boot {
+            None => fs::remove_file(folder.join("boot")).unwrap(),
+            Some(boot) => fs::write(folder.join("boot"), boot).unwrap(),
+        }
+        let tenure = connect(&folder);
+        assert!(block_on(tenure.lock("x").try_acquire()).unwrap().is_none(), "it has the lock");
+        fs::remove_file(folder.join("data.mdb")).unwrap();
+        drop(tenure);
+        let mut third = start(&folder, "hold");
+        assert!(!third.child.wait().unwrap().success(), "it has begun a second store");
+    }
+}
+
+/// Nothing can come of asking again and again.
+#[test]
+fn who_waits_in_a_removed_folder_does_not_burn_the_processor() {
+    let (_around, folder) = store();
+    let tenure = connect(&folder);
+    let mut other = start(&folder, "hold");
+    other.expect("holds");
+    let mut waiter = start(&folder, "hold");
+    until_waiting(&tenure, 1);
+    fs::remove_dir_all(&folder).unwrap();
+    // Now the one behind it is woken.
+    other.kill();
+    let stat = format!("/proc/{}/stat", waiter.child.id());
+    let used = || -> u64 {
+        let stat = fs::read_to_string(&stat).unwrap();
+        let words: Vec<_> = stat.rsplit_once(')').unwrap().1.split(' ').collect();
+        words[12..14].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+    };
+    let before = used();
+    pass(Duration::from_secs(1));
+    let ticks = used() - before;
+    assert!(ticks < 20, "{ticks} hundredths of a second");
+    waiter.kill();
 }
 
 /// I9: a renewal is refused, in a sentence that says why, and the lease ends.

@@ -10,7 +10,7 @@ use crate::error::Trouble;
 /// What became of a request for a lock.
 pub(super) struct Entered {
     pub(super) acquired: Acquired,
-    /// The other clients whose end may let it go on.
+    /// The other clients whose end it is to notice.
     ahead: Vec<Route>,
     /// Nobody will wake it: it looks itself, for changes after this one.
     pub(super) awake_since: Option<usize>,
@@ -20,6 +20,7 @@ impl LocalEngine {
     /// Takes the lock or joins its queue. Whoever is next looks for a moment whether its turn
     /// comes, before it goes to sleep.
     pub(super) fn enter(&self, request: &AcquireRequest) -> Result<Acquired, Trouble> {
+        self.ensure_there_quickly()?;
         let mut entered = self.ask(request, || self.gaze.is_worth_it())?;
         if let Some(change) = entered.awake_since {
             // In trouble now, it is in the queue all the same, and asks again in time.
@@ -81,12 +82,14 @@ impl LocalEngine {
             let acquired = table.acquire(request, route, now, effects);
             let mut entered = Entered { acquired, ahead: Vec::new(), awake_since: None };
             if let (Acquired::Queued(_), Some(lock)) = (&entered.acquired, table.lock_mut(name)) {
+                let is_gone = |client| self.store.is_gone(client);
+                entered.ahead = life::ahead_of(lock, entry, route, is_gone);
                 let is_here = |client| self.store.is_here(client);
                 let is_awake = life::is_next(lock, entry, is_here) && wants_to_look();
                 life::set_awake(lock, entry, is_awake);
-                // This one is not there yet.
+                // The change that this transaction is about to make counts as seen: a look is for
+                // what others change after it. Until it is committed, the last one is the one before.
                 entered.awake_since = is_awake.then(|| self.store.last_change() + 1);
-                entered.ahead = life::ahead_of(lock, route);
             }
             entered
         })

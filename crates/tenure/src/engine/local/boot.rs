@@ -9,48 +9,77 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, flock};
 use rustix::param::page_size;
 
+use super::client;
+use super::folder::{CLIENTS, DATA};
+
 /// What is another one after every start of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The files of LMDB.
-const FILES: [&str; 2] = ["data.mdb", "lock.mdb"];
+const FILES: [&str; 2] = [DATA, "lock.mdb"];
 
 /// LMDB's pages are the machine's, but not larger than this.
 const MAX_PAGE: usize = 0x8000;
 
-/// Removes what another boot has left. The file that is returned is locked: while it is open,
-/// nobody else begins.
-pub(super) fn begin(folder: &Path) -> io::Result<File> {
-    let boot = fs::read_to_string(BOOT_ID)?;
+/// Waits until nobody else begins. While the file that is returned is open, nobody does.
+pub(super) fn wait(folder: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
-    let mut file = options.open(folder.join("boot"))?;
+    let file = options.open(folder.join("boot"))?;
     flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
+/// Removes what another boot has left. Only for whoever waited, and has the turn: nobody then is
+/// between making a client's file and locking it.
+pub(super) fn begin(file: &mut File, folder: &Path) -> io::Result<()> {
+    let boot = fs::read_to_string(BOOT_ID)?;
     let mut known = String::new();
-    let is_read = file.read_to_string(&mut known).is_ok();
-    if is_read && known == boot && is_whole(folder)? {
-        return Ok(file);
+    let is_known = file.read_to_string(&mut known).is_ok() && known == boot;
+    let data = data_in(folder)?;
+    if is_known && data == Data::Whole {
+        return Ok(());
     }
+    // No lock on a file outlives a boot: whoever has one is of this boot, whatever the file says.
+    if client::count_live(&folder.join(CLIENTS))? == 0 {
+        remove_all(folder)?;
+    } else if data != Data::Whole {
+        return Err(io::Error::other(format!(
+            "`{DATA}` was removed or cut while in use; stop everyone who uses the folder, and start \
+             them again"
+        )));
+    }
+    // Last: whoever fails before lets the next one do all of it again.
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(boot.as_bytes())
+}
+
+fn remove_all(folder: &Path) -> io::Result<()> {
     for name in FILES {
         match fs::remove_file(folder.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
-    // Last: whoever fails before lets the next one do all of it again.
-    file.set_len(0)?;
-    file.rewind()?;
-    file.write_all(boot.as_bytes())?;
-    Ok(file)
+    Ok(())
 }
 
-/// False if the first one was killed, or out of space, while LMDB wrote its first two pages: it
-/// would never open that file again, and nobody has used it.
-fn is_whole(folder: &Path) -> io::Result<bool> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Data {
+    Missing,
+    /// The first one was killed, or out of space, while LMDB wrote its first two pages: it would
+    /// never open that file again, and nobody has used it.
+    Begun,
+    Whole,
+}
+
+fn data_in(folder: &Path) -> io::Result<Data> {
     let first_pages = 2 * page_size().min(MAX_PAGE) as u64;
-    match fs::metadata(folder.join(FILES[0])) {
-        Ok(found) => Ok(found.len() >= first_pages),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+    match fs::metadata(folder.join(DATA)) {
+        Ok(found) if found.len() < first_pages => Ok(Data::Begun),
+        Ok(_) => Ok(Data::Whole),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Data::Missing),
         Err(error) => Err(error),
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn checkup(store: &Store) -> Result<Vec<Finding>, Trouble> {
         disk(disk::kind_of(&statfs(folder).map_err(of_disk)?)),
         space(&statvfs(folder).map_err(of_disk)?),
         map(store)?,
-        clients(&store.clients).map_err(of_files)?,
+        clients(store)?,
         latency(store)?,
     ])
 }
@@ -120,8 +120,11 @@ fn map(store: &Store) -> Result<Finding, Trouble> {
     Ok(Finding::bad("store", severity, found, advice))
 }
 
-fn clients(folder: &Path) -> io::Result<Finding> {
-    let live = client::count_live(folder)?;
+fn clients(store: &Store) -> Result<Finding, Trouble> {
+    // Nobody is about to lock its file meanwhile, which would fail where we look at it.
+    let _step = Step::begin(store, Patience::Long)?;
+    let live = client::count_live(&store.clients);
+    let live = live.map_err(|error| trouble::of_files(store.folder(), &error))?;
     Ok(Finding::fine("clients", format!("{live}, with this one")))
 }
 
@@ -131,7 +134,7 @@ fn latency(store: &Store) -> Result<Finding, Trouble> {
     let mut slowest = Duration::ZERO;
     for _ in 0..10 {
         let begun = clock::now();
-        store.perform(Patience::Long, Subject::Record(&name), |table, now, effects| {
+        store.perform(Patience::Long, Subject::Inspected(&name), |table, now, effects| {
             table.inspect(&name, now, effects)
         })?;
         slowest = slowest.max(clock::now().since(begun));

@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::{FdFlags, fcntl_setfd};
 
+use super::home::Identity;
 use super::lives::Lives;
-use super::{home, message};
+use super::message;
 use crate::core::table::Route;
 use crate::engine::{Listener, Wakeup};
 use crate::sync::lock;
@@ -60,14 +61,17 @@ pub(super) struct Presence {
     pub(super) ear: Arc<Ear>,
     // Unlocked when it is closed, by whoever closes it: that is how others learn of our end.
     alive: File,
+    identity: Identity,
+    file: PathBuf,
 }
 
 impl Presence {
-    /// Makes the files, and starts the thread that hears. Only within a write transaction, so
-    /// that nobody takes a file for stale before it is locked.
+    /// Makes the files, and starts the thread that hears. Only for whoever has the turn, so that
+    /// nobody takes a file for stale before it is locked.
     pub(super) fn begin(clients: &Path, route: Route) -> io::Result<Self> {
         remove_files(clients, route);
-        let alive = File::create_new(lock_file(clients, route))?;
+        let file = lock_file(clients, route);
+        let alive = File::create_new(&file)?;
         flock(&alive, FlockOperation::NonBlockingLockExclusive)?;
         let socket = Arc::new(UnixDatagram::bind(socket_file(clients, route))?);
         let ear =
@@ -77,12 +81,26 @@ impl Presence {
             process: std::process::id(),
             socket: socket.clone(),
             ear: ear.clone(),
+            identity: Identity::of(&alive)?,
             alive,
+            file,
         };
         let missed = missed_file(clients, route);
         let thread = std::thread::Builder::new().name("tenure-local".into());
         thread.spawn(move || hear(&socket, &ear, &missed))?;
         Ok(presence)
+    }
+
+    /// Whether others find our lock file, and so know that we live: not if the folder was removed,
+    /// moved or made anew, nor if somebody has removed the file.
+    pub(super) fn is_there(&self) -> bool {
+        self.identity.is_at(&self.file)
+    }
+
+    /// False if our lock file was removed, alone or with its folder. Whether it was moved is not
+    /// seen here.
+    pub(super) fn is_linked(&self) -> bool {
+        fstat(&self.alive).is_ok_and(|found| found.st_nlink > 0)
     }
 
     /// Processes that are started from now on keep the lock file locked, too.
@@ -99,7 +117,7 @@ impl Drop for Presence {
         }
         self.ear.is_closed.store(true, Ordering::Release);
         // In a folder that was made anew, they are another client's.
-        if home::is_at(&self.alive, &lock_file(&self.clients, self.ear.route)) {
+        if self.is_there() {
             remove_files(&self.clients, self.ear.route);
         }
         let _ = self.socket.shutdown(Shutdown::Both);
@@ -166,21 +184,22 @@ fn is_gone_by(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionRefused | NotFound)
 }
 
-/// Whether the client has ended: its file is gone, or nobody has it locked.
-pub(super) fn is_gone(clients: &Path, route: Route) -> bool {
-    Lives::default().is_gone(clients, route)
+/// Whether a client's number is free: its file is gone, or nobody has it locked. Only for whoever
+/// has the turn: one who is about to lock its file would find it locked.
+pub(super) fn is_stale(clients: &Path, route: Route) -> bool {
+    Lives::default().has_ended(clients, route)
 }
 
-/// How many clients there are that have not ended.
+/// How many clients there are that have not ended. Only for whoever has the turn.
 pub(super) fn count_live(clients: &Path) -> io::Result<usize> {
     let routes = routes_in(clients)?;
-    Ok(routes.into_iter().filter(|&route| !is_gone(clients, route)).count())
+    Ok(routes.into_iter().filter(|&route| !is_stale(clients, route)).count())
 }
 
-/// Removes the files of clients that ended without doing so. Only within a write transaction.
+/// Removes the files of clients that ended without doing so. Only for whoever has the turn.
 pub(super) fn remove_stale(clients: &Path) -> io::Result<()> {
     for route in routes_in(clients)? {
-        if is_gone(clients, route) {
+        if is_stale(clients, route) {
             remove_files(clients, route);
         }
     }

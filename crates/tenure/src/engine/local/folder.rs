@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use super::disk::{self, Disk};
 use crate::error::{Error, Invalid, Trouble};
 
+/// The file that has all locks, as LMDB names it.
+pub(super) const DATA: &str = "data.mdb";
+
 /// Where the sockets and lock files of the clients are.
 pub(super) const CLIENTS: &str = "clients";
 
@@ -14,7 +17,8 @@ pub(super) const CLIENTS: &str = "clients";
 const MAX_BYTES: usize = 80;
 
 /// The folder of a URL that names none: the same one for a shell and for a cron job, or they would
-/// not keep each other out. So it is not in XDG_RUNTIME_DIR, which a cron job does not have.
+/// not keep each other out. So it is not in XDG_RUNTIME_DIR, which a cron job does not have. Where
+/// somebody sets XDG_STATE_HOME, it is to be set for both.
 pub(super) fn default_folder() -> Result<PathBuf, Invalid> {
     let from = |variable: &str, below: &str| {
         let base = PathBuf::from(std::env::var_os(variable)?);
@@ -91,7 +95,7 @@ fn check_disk(folder: &Path) -> Result<(), Error> {
     let Disk::Shared(kind) = disk::kind_of(&found) else { return Ok(()) };
     let sentence = format!(
         "the folder `{}` lies on {kind}, where machines do not see each other's locks: name one on a \
-         disk of this machine, as in `local:///var/tmp/app/locks`, or a server",
+         disk of this machine, as in `local:///var/lib/app/locks`, or a server",
         folder.display()
     );
     Err(Invalid::new(sentence).into())

@@ -1,44 +1,95 @@
-//! Where the clients of a store are: the folder that was there when it was opened, not another one
-//! that somebody has made in its place.
+//! Where a store is: the files that were there when it was opened, not others that somebody has
+//! made in their place.
 
-use std::fs::{self, File, Metadata};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Stat, fstat, lstat};
+
+use super::folder::{CLIENTS, DATA};
 use crate::error::Trouble;
 
+/// Which file it is, whatever its path. While it is open, no other one gets its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    pub(super) fn of(file: &File) -> io::Result<Self> {
+        Ok(fstat(file)?.into())
+    }
+
+    pub(super) fn at(path: &Path) -> io::Result<Self> {
+        Ok(lstat(path)?.into())
+    }
+
+    /// Whether this one is at a path now.
+    pub(super) fn is_at(self, path: &Path) -> bool {
+        Self::at(path).is_ok_and(|found| found == self)
+    }
+}
+
+impl From<Stat> for Identity {
+    fn from(found: Stat) -> Self {
+        Self { device: found.st_dev, inode: found.st_ino }
+    }
+}
+
 pub(super) struct Home {
-    path: PathBuf,
-    // Open, so that no other folder gets its number.
-    folder: File,
+    folder: PathBuf,
+    clients: PathBuf,
+    clients_identity: Identity,
+    pub(super) data_identity: Identity,
+    // Open, so that no others get their numbers.
+    _clients: File,
+    data: File,
 }
 
 impl Home {
-    pub(super) fn open(path: PathBuf) -> io::Result<Self> {
-        Ok(Self { folder: File::open(&path)?, path })
+    pub(super) fn open(folder: &Path) -> io::Result<Self> {
+        let clients = folder.join(CLIENTS);
+        let (clients_file, data) = (File::open(&clients)?, File::open(folder.join(DATA))?);
+        Ok(Self {
+            folder: folder.to_owned(),
+            clients,
+            clients_identity: Identity::of(&clients_file)?,
+            data_identity: Identity::of(&data)?,
+            _clients: clients_file,
+            data,
+        })
     }
 
-    /// False if the folder was removed or moved away.
+    /// False if the folder was removed or moved away, or what is in it.
     pub(super) fn is_there(&self) -> bool {
-        is_at(&self.folder, &self.path)
+        self.has_data() && self.clients_identity.is_at(&self.clients)
+    }
+
+    /// False if the file with the locks was removed. Whether it was moved is not seen here.
+    pub(super) fn has_data(&self) -> bool {
+        fstat(&self.data).is_ok_and(|found| found.st_nlink > 0)
     }
 
     pub(super) fn ensure_there(&self) -> Result<(), Trouble> {
-        if self.is_there() {
-            return Ok(());
-        }
-        Err(Trouble::refused(format!(
-            "the folder `{}` was removed or moved while in use, and others may hold the same locks \
-             in a new one: start again",
-            self.path.display()
-        )))
+        if self.is_there() { Ok(()) } else { Err(self.removed()) }
     }
-}
 
-/// Whether what is at this path now is what we have open.
-pub(super) fn is_at(ours: &File, path: &Path) -> bool {
-    let identity = |found: &Metadata| (found.dev(), found.ino());
-    let (ours, found) = (ours.metadata(), fs::symlink_metadata(path));
-    matches!((&ours, &found), (Ok(ours), Ok(found)) if identity(ours) == identity(found))
+    /// For whoever wants what is there now, while this one is still open.
+    pub(super) fn in_use_here(&self) -> Trouble {
+        Trouble::refused(format!(
+            "the folder `{}` was removed and made anew, and this process still has clients of the \
+             removed one: drop them, and connect again",
+            self.folder.display()
+        ))
+    }
+
+    pub(super) fn removed(&self) -> Trouble {
+        Trouble::refused(format!(
+            "the folder `{}`, or what is in it, was removed or moved while in use, and others may \
+             hold the same locks in a new one: start again",
+            self.folder.display()
+        ))
+    }
 }

@@ -17,15 +17,28 @@ pub(super) const AWAKE: Route = 1 << 30;
 /// Clients have numbers below the marks.
 pub(super) const MAX_CLIENT: Route = AWAKE - 1;
 
+/// How many of those ahead in the queue a waiter watches.
+const FEW: usize = 3;
+
 /// The client of a route, without the marks.
 pub(super) const fn client_of(route: Route) -> Route {
     route & MAX_CLIENT
 }
 
-/// Ends the leases of holders, and the time of waiters, whose client is gone.
+/// Which waiters are asked for whether they live.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiters {
+    /// From the head of the queue to the first that lives: the others are asked for when it is
+    /// their turn. To ask for all, each time, would take longer the more there are.
+    First,
+    All,
+}
+
+/// Ends the leases of holders whose client is gone, and takes such waiters out of the queue.
 pub(super) fn end_the_gone(
     lock: &mut LockState,
     now: Moment,
+    waiters: Waiters,
     mut is_gone: impl FnMut(Route) -> bool,
 ) {
     let ended: Vec<Owner> = {
@@ -40,15 +53,25 @@ pub(super) fn end_the_gone(
     let Some(queue) = &mut lock.queue else {
         return;
     };
-    let mut has_ended = false;
-    for waiter in queue.iter_mut().filter(|it| is_gone(client_of(it.route))) {
-        waiter.alive_until = now;
-        has_ended = true;
-    }
-    if has_ended {
+    // A barrier opens for all who wait at once: whoever is gone must not be counted.
+    let is_full = lock.kind == Kind::Barrier && queue.len() + 1 >= lock.limit as usize;
+    if waiters == Waiters::All || is_full {
+        for waiter in queue.iter_mut().filter(|it| is_gone(client_of(it.route))) {
+            waiter.alive_until = now;
+        }
         queue.bury_dead(now);
-        lock.queue.take_if(|queue| queue.is_empty());
+    } else {
+        while queue.first().is_some_and(|first| is_gone(client_of(first.route))) {
+            queue.pop();
+        }
     }
+    lock.queue.take_if(|queue| queue.is_empty());
+}
+
+/// Whether somebody holds a lock or waits for it at this moment.
+pub(super) fn is_needed(lock: &LockState, now: Moment) -> bool {
+    let mut waiters = lock.queue.iter().flat_map(|queue| queue.iter());
+    lock.holders.iter().any(|it| it.until > now) || waiters.any(|it| it.alive_until > now)
 }
 
 /// From now on the owner's hold does not end with its client.
@@ -67,27 +90,48 @@ pub(super) fn keep_unless(lock: &mut LockState, owner: Owner, client: Route) {
     }
 }
 
-/// The other clients whose end may let one of this client's waiters go on: those who hold the
-/// lock, and those who will before it.
-pub(super) fn ahead_of(lock: &LockState, client: Route) -> Vec<Route> {
+/// The other clients whose end this waiter is to notice: the last few that live ahead of it in the
+/// queue and, if there are fewer, those who hold the lock.
+///
+/// Each of them is watched by those behind it, so nobody's end is missed, and an end wakes a few
+/// and not all. Whoever comes to hold the lock was ahead of the next in line, and so is watched by it
+/// already. The last one alone would do, if nobody ever left the queue: then the next in line would
+/// watch one who is not ahead of it any more, until it asks again.
+pub(super) fn ahead_of(
+    lock: &mut LockState,
+    entry: Entry,
+    client: Route,
+    mut is_gone: impl FnMut(Route) -> bool,
+) -> Vec<Route> {
     // Those who wait at a latch or a barrier wait for others to come, not to go.
     if matches!(lock.kind, Kind::Latch | Kind::Barrier) {
         return Vec::new();
     }
-    let waiters = lock.queue.iter().flat_map(|queue| queue.iter());
-    let mut routes: Vec<_> = lock
-        .holders
-        .iter()
-        .filter(|it| !it.is_lingering())
-        .map(|it| it.route)
-        .chain(waiters.map(|it| it.route))
-        .filter(|&route| route & KEPT == 0)
-        .map(client_of)
-        .filter(|&route| route != client)
-        .collect();
-    routes.sort_unstable();
-    routes.dedup();
-    routes
+    let Some(queue) = &mut lock.queue else { return Vec::new() };
+    let first = queue.first().map(|first| first.entry);
+    let before = queue.iter().take_while(|it| it.entry != entry);
+    let before: Vec<_> = before.map(|it| (it.entry, client_of(it.route))).collect();
+    let mut watched = Vec::new();
+    for (entry, other) in before.into_iter().rev() {
+        if other == client || watched.contains(&other) {
+            continue;
+        }
+        // Nobody behind it would watch those ahead of it. Who is first was asked for before; gone
+        // since, it is left to whoever next settles the lock, and that is us, when its end wakes us.
+        if first != Some(entry) && is_gone(other) {
+            queue.remove(entry);
+            continue;
+        }
+        watched.push(other);
+        if watched.len() == FEW {
+            return watched;
+        }
+    }
+    let holders = lock.holders.iter().filter(|it| !it.is_lingering() && it.route & KEPT == 0);
+    watched.extend(holders.map(|it| client_of(it.route)).filter(|&it| it != client));
+    watched.sort_unstable();
+    watched.dedup();
+    watched
 }
 
 /// Looks after those who were just granted a lock.

@@ -21,7 +21,7 @@ pub(super) struct Lives(Mutex<HashMap<Route, File>>);
 impl Lives {
     /// Whether a client has ended: its file is gone, or nobody has it locked. A file that is gone
     /// was one of a client that ended, so one that was opened before tells the same.
-    pub(super) fn is_gone(&self, clients: &Path, route: Route) -> bool {
+    pub(super) fn has_ended(&self, clients: &Path, route: Route) -> bool {
         let mut lives = lock(&self.0);
         let file = match lives.remove(&route) {
             Some(file) => file,
@@ -34,8 +34,11 @@ impl Lives {
         if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
             return true;
         }
-        if lives.len() >= MOST {
-            lives.clear();
+        if lives.len() >= MOST
+            && let Some(&other) = lives.keys().next()
+        {
+            // Any one: the others are still asked quickly.
+            lives.remove(&other);
         }
         lives.insert(route, file);
         false

@@ -7,6 +7,8 @@ use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions};
 use rustix::io::{FdFlags, fcntl_setfd};
 
+use super::folder::DATA;
+
 /// All records, under keys that begin with what they are.
 pub(super) type Records = Database<Bytes, Bytes>;
 
@@ -39,7 +41,7 @@ pub(super) fn open(folder: &Path, bytes: usize) -> heed::Result<(Env, Records)> 
 /// Processes that are started do not get the file: LMDB leaves it open for them.
 #[expect(unsafe_code, reason = "LMDB has the file, and nobody else can lend it")]
 fn keep_from_children(folder: &Path) -> std::io::Result<()> {
-    let data = folder.join("data.mdb");
+    let data = folder.join(DATA);
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let entry = entry?;
         let number = entry.file_name().to_str().and_then(|number| number.parse().ok());

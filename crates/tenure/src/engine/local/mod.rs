@@ -3,10 +3,23 @@
 //! The table's rules work on records in an LMDB file, which every process maps; each operation is
 //! one write transaction. A client that ends, however it ends, is noticed at once, because the
 //! kernel unlocks its file: what it held is free, and who waited behind it asks again.
+//!
+//! - [`folder`]: which folder, and that it is this user's alone; [`disk`] is what it lies on, [`home`]
+//!   notices that it was removed. [`boot`] throws away what an earlier boot left, and [`blocks`] and
+//!   [`map`] open LMDB's files.
+//! - [`registry`]: one [`store`] per folder and process.
+//! - [`turn`]: whose operation is next; [`vigil`] is one who waits for that.
+//! - [`step`]: one operation in one transaction; [`room`] refuses what does not fit, and [`sweep`]
+//!   forgets what nobody needs. [`record`] and [`bytes`] are what is stored.
+//! - [`client`]: a client as others see it, and [`message`] what it is told. [`lives`] asks whether one
+//!   lives, [`watch`] waits for its end, and [`life`] is what ends with it.
+//! - [`arrival`]: a request for a lock, and [`gaze`] whether to wait for it with open eyes.
+//! - [`checkup`] and [`trouble`]: what is told to people.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 mod arrival;
@@ -28,10 +41,12 @@ mod registry;
 mod room;
 mod step;
 mod store;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod trouble;
 mod turn;
+mod vigil;
 mod watch;
 
 use self::client::Presence;
@@ -43,6 +58,7 @@ use super::{
     AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
     ForceRequest, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
 };
+use crate::clock;
 use crate::core::name::LockName;
 use crate::core::table::Route;
 use crate::error::{Error, Invalid, Trouble};
@@ -52,6 +68,9 @@ use crate::owner::Owner;
 /// The lease of a hand-over until it is confirmed: how long a waiter that is frozen delays the
 /// queue. One that is dead does not.
 const CLAIM: Duration = Duration::from_secs(3);
+
+/// How long those who never renew may take to notice that the folder was moved away.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A client of a store that lies in a folder of this machine.
 ///
@@ -63,6 +82,8 @@ pub struct LocalEngine {
     presence: Presence,
     store: Shared,
     gaze: Gaze,
+    /// When an acquire last looked at the path of the folder, in microseconds.
+    looked: AtomicU64,
 }
 
 impl LocalEngine {
@@ -80,7 +101,7 @@ impl LocalEngine {
         let connect = |trouble| Error::Connect { trouble };
         let store = Shared::open(&folder, bytes).map_err(connect)?;
         let presence = store.join().map_err(connect)?;
-        Ok(Self { presence, store, gaze: Gaze::default() })
+        Ok(Self { presence, store, gaze: Gaze::default(), looked: AtomicU64::new(0) })
     }
 
     /// Opens the store that a URL names: `local:///folder`, or `local:` for the usual folder.
@@ -93,6 +114,25 @@ impl LocalEngine {
                 Err(Invalid::new(sentence).into())
             }
         }
+    }
+
+    /// Refuses what relies on others seeing the same: whoever takes a lock, or goes on holding one,
+    /// must learn that another store may grant the same.
+    fn ensure_there(&self) -> Result<(), Trouble> {
+        let is_there = self.presence.is_there() && self.store.home.has_data();
+        if is_there { Ok(()) } else { Err(self.store.home.removed()) }
+    }
+
+    /// The same for an acquire, which is to be quick: a removal is seen by a call that needs no
+    /// path, and the path, which shows that the folder was moved, is looked at now and then.
+    fn ensure_there_quickly(&self) -> Result<(), Trouble> {
+        let now = clock::now().as_micros();
+        let looked = Duration::from_micros(now - self.looked.load(Ordering::Relaxed).min(now));
+        if looked < LOOK_EVERY && self.presence.is_linked() {
+            return Ok(());
+        }
+        self.looked.store(now, Ordering::Relaxed);
+        self.ensure_there()
     }
 
     fn route(&self) -> Route {
@@ -114,8 +154,7 @@ impl Engine for LocalEngine {
     }
 
     fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Renewed>> {
-        // Whoever goes on holding must learn of it: another store may grant the same lock.
-        if let Err(trouble) = self.store.home.ensure_there() {
+        if let Err(trouble) = self.ensure_there() {
             return Answer::now(Err(trouble));
         }
         let names = renewals.iter().map(|renewal| &renewal.name).collect();
@@ -129,8 +168,9 @@ impl Engine for LocalEngine {
     }
 
     fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {
+        // It goes on in the background if it is refused, and a guard may be dropped anywhere.
         Answer::now(self.store.perform(
-            Patience::Long,
+            Patience::Short,
             Subject::Lock(&request.name),
             |table, now, effects| table.release(&request, now, effects),
         ))
@@ -162,13 +202,13 @@ impl Engine for LocalEngine {
     fn inspect(&self, name: LockName) -> Answer<LockInfo> {
         Answer::now(self.store.perform(
             Patience::Long,
-            Subject::Record(&name),
+            Subject::Inspected(&name),
             |table, now, effects| table.inspect(&name, now, effects),
         ))
     }
 
     fn list(&self, request: ListRequest) -> Answer<Vec<LockInfo>> {
-        let subject = Subject::Below(&request.prefix);
+        let subject = Subject::Below(&request.prefix, request.limit);
         Answer::now(self.store.perform(Patience::Long, subject, |table, now, effects| {
             table.list(&request, now, effects)
         }))

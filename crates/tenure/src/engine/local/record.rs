@@ -44,8 +44,14 @@ pub(super) fn encode_lock(lock: &LockState) -> Vec<u8> {
     out.byte(number_of(lock.kind));
     out.short(lock.limit);
     out.length(lock.holders.len());
-    for holder in lock.holders.iter() {
+    // In order, so that the same lock has the same bytes, and one that was only looked at is not
+    // written again.
+    if let Holders::One(holder) = &lock.holders {
         write_holder(&mut out, holder);
+    } else {
+        let mut holders: Vec<_> = lock.holders.iter().collect();
+        holders.sort_unstable_by_key(|holder| (holder.fence, holder.owner));
+        holders.into_iter().for_each(|holder| write_holder(&mut out, holder));
     }
     out.length(lock.queue.as_ref().map_or(0, |queue| queue.len()));
     for waiter in lock.queue.iter().flat_map(|queue| queue.iter()) {

@@ -16,23 +16,21 @@ use crate::core::table::Table;
 use crate::error::Trouble;
 use crate::sync::lock;
 
-/// A full store is searched for what nobody needs no more often than this, because all others wait
+/// After a search in vain a full store is left alone for this long, because all others wait
 /// meanwhile.
-const SEARCH_EVERY: Duration = Duration::from_secs(60);
+const SEARCH_EVERY: Duration = Duration::from_secs(1);
 
-/// When this process has searched a store that was full.
+/// When this process has searched a full store in vain.
 #[derive(Default)]
 pub(super) struct Search(Mutex<Option<Moment>>);
 
 impl Search {
-    /// True if it is time for another one, which then begins.
     fn is_due(&self, now: Moment) -> bool {
-        let mut last = lock(&self.0);
-        let is_due = last.is_none_or(|last| now.since(last) >= SEARCH_EVERY);
-        if is_due {
-            *last = Some(now);
-        }
-        is_due
+        lock(&self.0).is_none_or(|last| now.since(last) >= SEARCH_EVERY)
+    }
+
+    fn was_in_vain(&self, now: Moment) {
+        *lock(&self.0) = Some(now);
     }
 }
 
@@ -65,23 +63,35 @@ impl Step<'_> {
         Ok(Room { used: pages * stat.page_size as usize, map })
     }
 
-    /// Refuses an operation that would make records longer when there is no room for that.
-    pub(super) fn ensure_room(&mut self, table: &mut Table, now: Now) -> Result<(), Trouble> {
+    /// Whether there is room for what an operation has made longer, if need be after a search for
+    /// what nobody needs.
+    pub(super) fn has_room(&mut self, table: &mut Table, now: Now) -> Result<bool, Trouble> {
         let room = self.room()?;
         let is_long = |bytes: &Option<Vec<u8>>| {
             bytes.as_ref().is_some_and(|bytes| bytes.len() > room.longest())
         };
         let has_long = self.brought.iter().any(|(_, before)| is_long(before));
         if !has_long && room.used < room.mark() || !self.grows(table) {
-            return Ok(());
+            return Ok(true);
         }
-        if !has_long && self.store.search.is_due(now.clock) {
-            self.sweep_all(now)?;
+        if has_long || !self.store.search.is_due(now.clock) {
+            return Ok(false);
         }
-        if has_long || self.room()?.used >= room.mark() {
-            return Err(trouble::of_full(self.store.folder(), room.mark()));
+        let has_room = |step: &Self| Ok(step.room()?.used < room.mark());
+        if self.sweep_until(now, has_room)? == 0 {
+            self.store.search.was_in_vain(now.clock);
         }
-        Ok(())
+        has_room(self)
+    }
+
+    /// Refuses an operation for which there is no room, before any of it is written. What was
+    /// searched is kept, so that the next search goes on from there.
+    pub(super) fn full(self) -> Trouble {
+        let (store, room) = (self.store, self.room());
+        match room.and_then(|room| self.commit().map(|()| room)) {
+            Ok(room) => trouble::of_full(store.folder(), room.mark()),
+            Err(trouble) => trouble,
+        }
     }
 
     fn grows(&self, table: &mut Table) -> bool {

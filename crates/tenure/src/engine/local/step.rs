@@ -1,10 +1,12 @@
 //! One write transaction: brings the locks that an operation is about to the table, and puts
 //! them back.
 
+use std::ops::Bound;
+
 use heed::types::Bytes;
 use heed::{RoPrefix, RwTxn};
 
-use super::life;
+use super::life::{self, Waiters};
 use super::record::{self, Meta};
 use super::store::Store;
 use super::trouble;
@@ -17,24 +19,25 @@ use crate::core::table::{Effects, Route, Table};
 use crate::error::Trouble;
 
 /// What keys begin with.
-const LOCK: u8 = b'l';
+pub(super) const LOCK: u8 = b'l';
 const FORCED: u8 = b'x';
 const META: &[u8] = b"m";
 
 /// How many forced releases are remembered, as in the table.
 const FORCED_KEPT: usize = 1000;
 
-/// Fewer records than this are never swept.
-const SWEEP_FROM: u64 = 1024;
+/// How many records a list reads at a time.
+const SLICE: usize = 256;
 
 /// Which locks an operation is about.
 pub(super) enum Subject<'a> {
     Lock(&'a LockName),
     Locks(Vec<&'a LockName>),
-    /// A lock, and the record of its forced release.
-    Record(&'a LockName),
-    /// All locks whose names begin so.
-    Below(&'a str),
+    /// A lock as people look at it: with the record of its forced release, and without any waiter
+    /// that is gone.
+    Inspected(&'a LockName),
+    /// The first locks whose names begin so: as many as that, besides those that nobody needs.
+    Below(&'a str, usize),
 }
 
 pub(super) struct Step<'s> {
@@ -50,7 +53,7 @@ pub(super) struct Step<'s> {
 
 impl<'s> Step<'s> {
     pub(super) fn begin(store: &'s Store, patience: Patience) -> Result<Self, Trouble> {
-        let turn = store.turns.take(patience)?;
+        let turn = store.turns.take(patience, || store.last_change())?;
         let transaction = store.env.write_txn();
         let transaction = transaction.map_err(|error| trouble::of_map(store.folder(), &error))?;
         Ok(Self { store, transaction, brought: Vec::new(), asked: Vec::new(), _turn: turn })
@@ -70,9 +73,11 @@ impl<'s> Step<'s> {
         let mut effects = Effects::new();
         let outcome = operation(&mut table, now, &mut effects);
         life::begin_holds(&mut table, &mut effects);
-        self.ensure_room(&mut table, now)?;
+        if !self.has_room(&mut table, now)? {
+            return Err(self.full());
+        }
         let has_new = self.put_back(&mut table)?;
-        if !matches!(subject, Subject::Record(_)) {
+        if !matches!(subject, Subject::Inspected(_)) {
             self.put_forced(&table)?;
         }
         let before = meta;
@@ -89,33 +94,62 @@ impl<'s> Step<'s> {
 
     fn bring(&mut self, subject: &Subject<'_>, table: &mut Table, now: Now) -> Result<(), Trouble> {
         match subject {
-            Subject::Lock(name) => self.bring_lock(name, table, now),
+            Subject::Lock(name) => self.bring_lock(name, Waiters::First, table, now),
             Subject::Locks(names) => {
-                names.iter().try_for_each(|name| self.bring_lock(name, table, now))
+                names.iter().try_for_each(|name| self.bring_lock(name, Waiters::First, table, now))
             }
-            Subject::Record(name) => {
+            Subject::Inspected(name) => {
                 if let Some(bytes) = self.get(&key(FORCED, name.as_str()))? {
                     let forced = record::decode_forced(&bytes);
                     table.put_forced(forced.map_err(|why| self.unreadable(name, why))?);
                 }
-                self.bring_lock(name, table, now)
+                self.bring_lock(name, Waiters::All, table, now)
             }
-            Subject::Below(prefix) => {
-                let names = self.names_below(prefix)?;
-                names.iter().try_for_each(|name| self.bring_lock(name, table, now))
+            Subject::Below(prefix, most) => self.bring_below(prefix, *most, table, now),
+        }
+    }
+
+    fn bring_below(
+        &mut self,
+        prefix: &str,
+        most: usize,
+        table: &mut Table,
+        now: Now,
+    ) -> Result<(), Trouble> {
+        let (prefix, mut after, mut needed) = (key(LOCK, prefix), Vec::new(), 0);
+        loop {
+            let keys = self.keys(&prefix, &after, SLICE)?;
+            // Nobody can ask for a lock whose name is none.
+            for name in keys.iter().filter_map(|key| name_of(key)) {
+                if needed == most {
+                    return Ok(());
+                }
+                self.bring_lock(&name, Waiters::First, table, now)?;
+                let lock = table.lock_mut(&name);
+                needed += usize::from(lock.is_some_and(|lock| life::is_needed(lock, now.clock)));
+            }
+            match keys.into_iter().next_back() {
+                Some(last) => after = last,
+                None => return Ok(()),
             }
         }
     }
 
     /// Brings a lock as it is now: without those whose client is gone.
-    fn bring_lock(&mut self, name: &LockName, table: &mut Table, now: Now) -> Result<(), Trouble> {
+    fn bring_lock(
+        &mut self,
+        name: &LockName,
+        waiters: Waiters,
+        table: &mut Table,
+        now: Now,
+    ) -> Result<(), Trouble> {
         if table.lock_mut(name).is_some() {
             return Ok(());
         }
         let bytes = self.get(&key(LOCK, name.as_str()))?;
         if let Some(bytes) = &bytes {
             let mut lock = self.decode(name, bytes)?;
-            life::end_the_gone(&mut lock, now.clock, |route| self.is_gone(route));
+            life::end_the_gone(&mut lock, now.clock, waiters, |route| self.saw_end_of(route));
             table.put(name.clone(), lock);
         }
         self.brought.push((name.clone(), bytes));
@@ -157,36 +191,8 @@ impl<'s> Step<'s> {
         Ok(())
     }
 
-    /// Forgets locks whose holders went and that nobody has asked for since, each time the number
-    /// of records has doubled.
-    fn sweep(&mut self, meta: &mut Meta, now: Now) -> Result<(), Trouble> {
-        let count = self.store.records.len(&self.transaction);
-        if count.map_err(|error| self.refused(&error))? < meta.sweep_at.max(SWEEP_FROM) {
-            return Ok(());
-        }
-        self.sweep_all(now)?;
-        let left = self.store.records.len(&self.transaction);
-        meta.sweep_at = left.map_err(|error| self.refused(&error))? * 2;
-        Ok(())
-    }
-
-    pub(super) fn sweep_all(&mut self, now: Now) -> Result<(), Trouble> {
-        for name in self.names_below("")? {
-            let key = key(LOCK, name.as_str());
-            // One that cannot be read is told to whoever asks for it.
-            let Some(Ok(mut lock)) = self.get(&key)?.map(|bytes| self.decode(&name, &bytes)) else {
-                continue;
-            };
-            life::end_the_gone(&mut lock, now.clock, |route| self.is_gone(route));
-            lock.holders.expire(now.clock);
-            if lock.is_idle() {
-                self.delete(&key)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn is_gone(&mut self, route: Route) -> bool {
+    /// Whether a client is gone, which is asked for once in a step: what is gone stays so.
+    pub(super) fn saw_end_of(&mut self, route: Route) -> bool {
         if let Some((_, is_gone)) = self.asked.iter().find(|(asked, _)| *asked == route) {
             return *is_gone;
         }
@@ -195,18 +201,7 @@ impl<'s> Step<'s> {
         is_gone
     }
 
-    pub(super) fn names_below(&self, prefix: &str) -> Result<Vec<LockName>, Trouble> {
-        let mut names = Vec::new();
-        for entry in self.below(&key(LOCK, prefix))? {
-            let (key, _) = entry.map_err(|error| self.refused(&error))?;
-            let name = std::str::from_utf8(&key[1..]).ok().and_then(|it| LockName::new(it).ok());
-            // Nobody can ask for a lock whose name is none.
-            names.extend(name);
-        }
-        Ok(names)
-    }
-
-    fn decode(&self, name: &LockName, bytes: &[u8]) -> Result<LockState, Trouble> {
+    pub(super) fn decode(&self, name: &LockName, bytes: &[u8]) -> Result<LockState, Trouble> {
         record::decode_lock(bytes).map_err(|why| self.unreadable(name, why))
     }
 
@@ -233,7 +228,33 @@ impl Step<'_> {
         self.put(META, &meta.encode())
     }
 
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
+    /// How many records there are, of all kinds.
+    pub(super) fn count(&self) -> Result<u64, Trouble> {
+        let count = self.store.records.len(&self.transaction);
+        count.map_err(|error| self.refused(&error))
+    }
+
+    /// The next few keys that begin so, in order, after one of them.
+    pub(super) fn keys(
+        &self,
+        prefix: &[u8],
+        after: &[u8],
+        most: usize,
+    ) -> Result<Vec<Vec<u8>>, Trouble> {
+        let begin = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
+        let found = self.store.records.range(&self.transaction, &(begin, Bound::Unbounded));
+        let mut keys = Vec::new();
+        for entry in found.map_err(|error| self.refused(&error))?.take(most) {
+            let (key, _) = entry.map_err(|error| self.refused(&error))?;
+            if !key.starts_with(prefix) {
+                break;
+            }
+            keys.push(key.to_vec());
+        }
+        Ok(keys)
+    }
+
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
         let found = self.store.records.get(&self.transaction, key);
         Ok(found.map_err(|error| self.refused(&error))?.map(<[u8]>::to_vec))
     }
@@ -243,7 +264,7 @@ impl Step<'_> {
         put.map_err(|error| self.refused(&error))
     }
 
-    fn delete(&mut self, key: &[u8]) -> Result<(), Trouble> {
+    pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), Trouble> {
         let deleted = self.store.records.delete(&mut self.transaction, key);
         deleted.map(drop).map_err(|error| self.refused(&error))
     }
@@ -264,4 +285,9 @@ pub(super) fn key(kind: u8, name: &str) -> Vec<u8> {
     key.push(kind);
     key.extend_from_slice(name.as_bytes());
     key
+}
+
+/// The name of the lock that has this key; none if nobody can ask for it.
+pub(super) fn name_of(key: &[u8]) -> Option<LockName> {
+    LockName::new(std::str::from_utf8(key.get(1..)?).ok()?).ok()
 }

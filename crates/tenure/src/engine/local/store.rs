@@ -43,14 +43,17 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn open(folder: &Path, bytes: usize) -> Result<Self, Trouble> {
+    pub(super) fn open(process: u32, folder: &Path, bytes: usize) -> Result<Self, Trouble> {
         let of_files = |error| trouble::of_files(folder, &error);
         let turns = Turns::open(folder).map_err(of_files)?;
-        let beginning = boot::begin(folder).map_err(of_files)?;
+        // In this order: whoever waits to begin must not have the turn.
+        let mut beginning = boot::wait(folder).map_err(of_files)?;
+        let turn = turns.take(Patience::Long, || 0)?;
+        boot::begin(&mut beginning, folder).map_err(of_files)?;
         blocks::reserve(&folder.join("lock.mdb")).map_err(of_files)?;
-        let turn = turns.take(Patience::Long)?;
         let (env, records) =
             map::open(folder, bytes).map_err(|error| trouble::of_map(folder, &error))?;
+        let home = Home::open(folder).map_err(of_files)?;
         drop((turn, beginning));
         let sender = UnixDatagram::unbound().and_then(|sender| {
             sender.set_nonblocking(true)?;
@@ -63,9 +66,9 @@ impl Store {
             records,
             here: Mutex::default(),
             sender: sender.map_err(of_files)?,
-            home: Home::open(folder.join(CLIENTS)).map_err(of_files)?,
+            home,
             search: Search::default(),
-            process: std::process::id(),
+            process,
             lives: Lives::default(),
             turns,
         };
@@ -80,6 +83,24 @@ impl Store {
         std::process::id() != self.process
     }
 
+    /// Refuses a share of this store to a forked child, and to whoever finds it elsewhere.
+    pub(super) fn ensure_shared(&self, process: u32) -> Result<(), Trouble> {
+        if process != self.process {
+            return Err(self.of_parent());
+        }
+        self.home.ensure_there()
+    }
+
+    /// The child has the parent's map, with none of its rights, and a second map would end those of
+    /// the first.
+    fn of_parent(&self) -> Trouble {
+        Trouble::refused(format!(
+            "this process was forked from one that has the store in `{}` open: connect after the \
+             fork and not before, or start the child with `exec`",
+            self.folder.display()
+        ))
+    }
+
     /// A new client of this store.
     pub(super) fn join(&self) -> Result<Presence, Trouble> {
         let mut step = Step::begin(self, Patience::Long)?;
@@ -88,7 +109,7 @@ impl Store {
         client::remove_stale(&self.clients).map_err(of_files)?;
         loop {
             meta.last_route = meta.last_route % MAX_CLIENT + 1;
-            if client::is_gone(&self.clients, meta.last_route) {
+            if client::is_stale(&self.clients, meta.last_route) {
                 break;
             }
         }
@@ -116,7 +137,7 @@ impl Store {
     /// Whether a client has ended.
     pub(super) fn is_gone(&self, route: Route) -> bool {
         !self.is_here(route)
-            && self.lives.is_gone(&self.clients, route)
+            && self.lives.has_ended(&self.clients, route)
             // Gone with the whole folder, a file proves nothing.
             && self.home.is_there()
     }
@@ -129,9 +150,7 @@ impl Store {
         operation: impl FnOnce(&mut Table, Now, &mut Effects) -> T,
     ) -> Result<T, Trouble> {
         if self.is_of_parent() {
-            return Err(Trouble::refused(
-                "this client was made before the process was forked: make a new one in the child",
-            ));
+            return Err(self.of_parent());
         }
         let step = Step::begin(self, patience)?;
         let (outcome, effects) = step.perform(subject, operation)?;

@@ -1,7 +1,9 @@
-//! What is stored can be read again, and what cannot be read is told.
+//! What is stored can be read again.
 
 mod awake;
+mod queue;
 mod stopped;
+mod store;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,10 +12,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use super::step::{Step, key};
-use super::turn::Patience;
-use super::{LocalEngine, life, message, record};
-use crate::blocking::block_on;
+use super::{message, record};
 use crate::core::fence::Fence;
 use crate::core::holders::{Entries, Holder, Holders};
 use crate::core::lease::Lease;
@@ -25,7 +24,6 @@ use crate::core::shape::Kind;
 use crate::engine::{Grant, Wakeup};
 use crate::info::{About, ForceRecord};
 use crate::owner::{Entry, Owner};
-use crate::{Error, Tenure};
 
 fn an_about() -> impl Strategy<Value = Arc<About>> {
     (".{0,9}", any::<u32>(), ".{0,9}", option::of(".{0,20}")).prop_map(
@@ -121,6 +119,7 @@ proptest! {
         };
         prop_assert_eq!(sorted(&again), sorted(&lock));
         prop_assert_eq!(again.holders.used(), lock.holders.used());
+        prop_assert_eq!(record::encode_lock(&again), record::encode_lock(&lock), "in some order");
     }
 
     #[test]
@@ -170,41 +169,4 @@ proptest! {
             prop_assert_eq!(message::decode(&bytes).unwrap(), wakeup);
         }
     }
-}
-
-#[test]
-fn garbage_in_a_record_is_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = LocalEngine::open(folder.path().join("t")).unwrap();
-    let mut step = Step::begin(&engine.store, Patience::Long).unwrap();
-    step.put(&key(b'l', "x"), &[1, 2, 3]).unwrap();
-    step.commit().unwrap();
-    let tenure = Tenure::builder().patience(Duration::ZERO).engine(engine).unwrap();
-    let error = block_on(tenure.lock("x").try_acquire()).unwrap_err();
-    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
-    assert!(error.to_string().contains("the record of `x`"), "{error}");
-    assert!(block_on(tenure.list("", 10)).is_err());
-    drop(block_on(tenure.lock("y").try_acquire()).unwrap().unwrap());
-}
-
-/// Rule 12: locks that nobody asks for again do not pile up.
-#[test]
-fn what_ended_unasked_is_swept() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = LocalEngine::open(folder.path().join("t")).unwrap();
-    let tenure = Tenure::builder().engine(engine).unwrap();
-    for number in 0..3000 {
-        let lock = tenure.lock(format!("x{number}")).fixed_lease(Duration::from_millis(10));
-        // Late or not, it is never released.
-        let _ = block_on(lock.try_acquire()).unwrap().unwrap().detach();
-    }
-    let engine = LocalEngine::open(folder.path().join("t")).unwrap();
-    let step = Step::begin(&engine.store, Patience::Long).unwrap();
-    let left = step.names_below("").unwrap().len();
-    assert!(left < 2500, "{left} of 3000 are left");
-}
-
-#[test]
-fn the_marks_are_no_part_of_a_client() {
-    assert_eq!(life::client_of(7 | life::KEPT | life::AWAKE), 7);
 }

@@ -1,6 +1,7 @@
 //! What can go wrong with the file, in sentences that name the folder.
 
 use std::path::Path;
+use std::time::Duration;
 
 use heed::{Env, Error, MdbError};
 use rustix::io::Errno;
@@ -29,6 +30,29 @@ pub(super) fn of_full(folder: &Path, mark: usize) -> Trouble {
     Trouble::refused(format!(
         "the store in `{path}` is full: it has room for {room} MiB of locks and waiters, a \
          quarter of it for one lock"
+    ))
+}
+
+/// Nobody gets on: whoever has the turn does nothing with it.
+pub(super) fn of_stuck(file: &Path, owner: Option<u32>, still: Duration) -> Trouble {
+    let who = match owner {
+        Some(pid) if pid == std::process::id() => "another thread of this process".to_owned(),
+        Some(pid) => format!("process {pid}"),
+        None => "another process".to_owned(),
+    };
+    Trouble::refused(format!(
+        "{who} stands in the middle of an operation, and nothing has changed for {still:.0?}: is it \
+         stopped, or the machine overloaded? (`{}`)",
+        file.display()
+    ))
+}
+
+/// Others get on, and leave nobody a turn.
+pub(super) fn of_crowd(file: &Path, waited: Duration) -> Trouble {
+    Trouble::refused(format!(
+        "the store is busy: others had every turn for {waited:.0?}; let fewer use it at once, or try \
+         again (`{}`)",
+        file.display()
     ))
 }
 

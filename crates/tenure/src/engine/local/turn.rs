@@ -13,20 +13,31 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::fs::{FlockOperation, fcntl_lock, major, minor};
+use rustix::io::Errno;
 
+use super::trouble;
+use super::vigil::Vigil;
 use crate::clock;
 use crate::core::moment::Moment;
 use crate::error::Trouble;
+use crate::sync::lock;
+
+#[cfg(test)]
+mod tests;
 
 /// Several transactions take less.
 const MOMENT: Duration = Duration::from_micros(30);
 
-/// How long to sleep before looking again.
-const NAP: Duration = Duration::from_micros(100);
+/// No turn at all within this time is refused, whatever others do meanwhile.
+pub(super) const LONGEST: Duration = Duration::from_secs(1);
 
-/// How long to wait for the turn.
-#[derive(Clone, Copy)]
+/// Whoever finds that nothing has changed since another was refused gives up after this time: that
+/// other one has waited for all.
+const KNOWN: Duration = Duration::from_micros(300);
+
+/// How long to wait for the turn while nothing changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
     /// For what is done again if it is refused, also by the thread that must tell losses in time.
     Short,
@@ -38,15 +49,24 @@ impl Patience {
     const fn time(self) -> Duration {
         match self {
             Self::Short => Duration::from_millis(50),
-            Self::Long => Duration::from_secs(1),
+            Self::Long => LONGEST,
         }
     }
+}
+
+/// Somebody here was refused because nothing changed.
+#[derive(Clone, Copy)]
+struct Refusal {
+    at: Moment,
+    /// What had changed last.
+    change: usize,
 }
 
 /// Whose turn it is, among the processes and among the threads of this one.
 pub(super) struct Turns {
     path: PathBuf,
     file: Mutex<File>,
+    refusal: Mutex<Option<Refusal>>,
 }
 
 impl Turns {
@@ -54,49 +74,75 @@ impl Turns {
         let path = folder.join("turn");
         let mut options = File::options();
         let file = options.write(true).create(true).truncate(false).open(&path)?;
-        Ok(Self { path, file: Mutex::new(file) })
+        Ok(Self { path, file: Mutex::new(file), refusal: Mutex::default() })
     }
 
-    /// Waits for the turn. Refused, nothing was done.
-    pub(super) fn take(&self, patience: Patience) -> Result<Turn<'_>, Trouble> {
-        if let Some(turn) = self.try_take() {
-            return Ok(turn);
+    /// Waits for the turn. Refused, nothing was done. `last_change` tells whether others get on: a
+    /// store that is only busy is waited for.
+    pub(super) fn take(
+        &self,
+        patience: Patience,
+        last_change: impl Fn() -> usize,
+    ) -> Result<Turn<'_>, Trouble> {
+        match self.try_take()? {
+            Some(turn) => Ok(turn),
+            None => self.wait(patience, last_change),
         }
-        let begun = clock::now();
+    }
+
+    fn wait(
+        &self,
+        patience: Patience,
+        last_change: impl Fn() -> usize,
+    ) -> Result<Turn<'_>, Trouble> {
+        let mut vigil = Vigil::begin(clock::now(), last_change());
+        let is_known = patience == Patience::Short && self.is_known(&vigil);
+        let patience = if is_known { KNOWN } else { patience.time() };
         loop {
-            if let Some(turn) = self.try_take() {
+            if let Some(turn) = self.try_take()? {
+                *lock(&self.refusal) = None;
                 return Ok(turn);
             }
-            match clock::now().since(begun) {
-                waited if waited < MOMENT => std::hint::spin_loop(),
-                waited if waited < patience.time() => nap(),
-                _ => return Err(self.refused(begun)),
+            vigil.look(clock::now(), last_change());
+            if vigil.still() >= patience {
+                if !is_known {
+                    *lock(&self.refusal) = Some(Refusal { at: vigil.looked, change: vigil.change });
+                }
+                return Err(self.stuck(vigil.still()));
+            }
+            match vigil.waited() {
+                waited if waited >= LONGEST => return Err(trouble::of_crowd(&self.path, waited)),
+                waited if waited >= MOMENT => vigil.nap(),
+                _ => std::hint::spin_loop(),
             }
         }
     }
 
-    fn try_take(&self) -> Option<Turn<'_>> {
+    /// Whether another was refused a moment ago, and nothing has changed since.
+    fn is_known(&self, vigil: &Vigil) -> bool {
+        let refusal = *lock(&self.refusal);
+        refusal.is_some_and(|refusal| {
+            refusal.change == vigil.change && vigil.looked.since(refusal.at) < LONGEST
+        })
+    }
+
+    fn try_take(&self) -> Result<Option<Turn<'_>>, Trouble> {
         let file = match self.file.try_lock() {
             Ok(file) => file,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
+            Err(TryLockError::WouldBlock) => return Ok(None),
         };
-        let taken = fcntl_lock(&*file, FlockOperation::NonBlockingLockExclusive);
-        taken.is_ok().then_some(Turn(file))
+        match fcntl_lock(&*file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Turn(file))),
+            Err(Errno::ACCESS | Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(error) => Err(trouble::of_files(&self.path, &error.into())),
+        }
     }
 
-    fn refused(&self, begun: Moment) -> Trouble {
-        let waited = clock::now().since(begun);
+    fn stuck(&self, still: Duration) -> Trouble {
         // What is listed may change while it is read.
-        let who = match (0..3).find_map(|_| owner_of(&self.path)) {
-            Some(pid) => format!("process {pid} stands"),
-            None => "another process stands".to_owned(),
-        };
-        Trouble::refused(format!(
-            "{who} in the middle of an operation for more than {waited:.0?}: is it stopped, or the \
-             machine overloaded? (`{}`)",
-            self.path.display()
-        ))
+        let owner = (0..3).find_map(|_| owner_of(&self.path));
+        trouble::of_stuck(&self.path, owner, still)
     }
 }
 
@@ -109,17 +155,16 @@ impl Drop for Turn<'_> {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "for a tenth of a millisecond, like the operation")]
-fn nap() {
-    std::thread::sleep(NAP);
-}
-
 /// The process that has a file locked, as the kernel lists it.
 fn owner_of(path: &Path) -> Option<u32> {
-    let inode = format!(":{}", fs::metadata(path).ok()?.ino());
+    let found = fs::metadata(path).ok()?;
+    let (device, inode) = (found.dev(), found.ino());
+    // As in `1: POSIX ADVISORY WRITE 4711 fe:00:326269 0 EOF`.
+    let file = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let words = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    // As in `1: POSIX ADVISORY WRITE 4711 fe:00:326269 0 EOF`.
     let mut owners = words.filter(|it| it.get(1) == Some(&"POSIX"));
-    owners.find(|it| it.get(5).is_some_and(|file| file.ends_with(&inode)))?.get(4)?.parse().ok()
+    let pid = owners.find(|it| it.get(5) == Some(&file.as_str()))?.get(4)?.parse().ok()?;
+    // One of another namespace has no number here.
+    (pid > 0).then_some(pid)
 }

@@ -17,7 +17,8 @@ use crate::engine::Wakeup;
 use crate::sync::lock;
 
 /// More threads than this are not started: whoever waits behind further clients asks again
-/// within seconds.
+/// within seconds. A thread cannot be called off, so it stays as long as the client it watches, also
+/// when nobody waits behind that one any more.
 const MOST: usize = 64;
 
 /// Who wants to know of the end of which client, by its lock file.

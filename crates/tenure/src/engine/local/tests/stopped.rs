@@ -72,3 +72,41 @@ fn nobody_waits_for_ever_for_one_who_is_stopped() {
     assert!(child.wait().unwrap().success());
     assert!(block_on(tenure.lock("y").try_acquire()).unwrap().is_some());
 }
+
+const LINES: usize = 20;
+
+/// I9: what waits, and what is let go of, does not make the loss of others late.
+#[test]
+fn many_who_wait_do_not_make_a_loss_late() {
+    let lease = Duration::from_secs(2);
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("t");
+    let connect = || Tenure::builder().engine(LocalEngine::open(&folder).unwrap()).unwrap();
+    let (tenure, other) = (connect(), connect());
+    let take = |tenure: &Tenure, name: String| {
+        block_on(tenure.lock(name).lease(Duration::from_secs(60)).acquire()).unwrap()
+    };
+    let _theirs: Vec<_> = (0..LINES).map(|it| take(&other, format!("theirs/{it}"))).collect();
+    let ours: Vec<_> = (0..LINES).map(|it| take(&tenure, format!("ours/{it}"))).collect();
+    for number in 0..LINES {
+        let lock = tenure.lock(format!("theirs/{number}"));
+        std::thread::spawn(move || drop(block_on(lock.acquire_within(lease * 5))));
+    }
+    while block_on(other.list("theirs/", LINES)).unwrap().iter().any(|info| info.waiting == 0) {
+        std::thread::yield_now();
+    }
+    let held = clock::now();
+    let guard = block_on(tenure.lock("x").lease(lease).acquire()).unwrap();
+    let (mut child, _lines) = stopped(&folder);
+    let dropped = clock::now();
+    drop(ours);
+    let took = clock::now().since(dropped);
+    assert!(took < Duration::from_millis(500), "{LINES} guards were dropped in {took:?}");
+    block_on(guard.lost());
+    // The last renewal may have been under way when the deadline came.
+    let told = clock::now().since(held);
+    assert!(told < lease + Duration::from_millis(60), "told after {told:?}");
+    kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}

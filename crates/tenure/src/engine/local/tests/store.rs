@@ -1,0 +1,123 @@
+//! A store as its operations leave it: what is read, what is written, and what is swept.
+
+use std::time::Duration;
+
+use crate::blocking::block_on;
+use crate::clock;
+use crate::core::name::LockName;
+use crate::engine::Engine;
+use crate::engine::local::registry::Shared;
+use crate::engine::local::step::{Step, key};
+use crate::engine::local::turn::Patience;
+use crate::engine::local::{LocalEngine, folder, map};
+use crate::{Error, Tenure};
+
+#[test]
+fn garbage_in_a_record_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = LocalEngine::open(folder.path().join("t")).unwrap();
+    let mut step = Step::begin(&engine.store, Patience::Long).unwrap();
+    step.put(&key(b'l', "x"), &[1, 2, 3]).unwrap();
+    step.commit().unwrap();
+    let tenure = Tenure::builder().patience(Duration::ZERO).engine(engine).unwrap();
+    let error = block_on(tenure.lock("x").try_acquire()).unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    assert!(error.to_string().contains("the record of `x`"), "{error}");
+    assert!(block_on(tenure.list("", 10)).is_err());
+    drop(block_on(tenure.lock("y").try_acquire()).unwrap().unwrap());
+}
+
+/// What lies behind the last one that is wanted is not looked at: all others wait meanwhile.
+#[test]
+fn a_list_reads_no_more_than_it_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = LocalEngine::open(folder.path().join("t")).unwrap();
+    let mut step = Step::begin(&engine.store, Patience::Long).unwrap();
+    step.put(&key(b'l', "x9"), &[1, 2, 3]).unwrap();
+    step.commit().unwrap();
+    let tenure = Tenure::builder().engine(engine).unwrap();
+    let ended = tenure.lock("x0").fixed_lease(Duration::from_millis(10));
+    let _ = block_on(ended.try_acquire()).unwrap().unwrap().detach();
+    let take = |it| block_on(tenure.lock(format!("x{it}")).acquire()).unwrap();
+    let guards: Vec<_> = (1..4).map(take).collect();
+    pass(Duration::from_millis(20));
+    let names = |limit| {
+        let infos = block_on(tenure.list("x", limit))?;
+        Ok::<_, Error>(infos.iter().map(|info| info.name.to_string()).collect::<Vec<_>>())
+    };
+    assert_eq!(names(0).unwrap(), [""; 0]);
+    assert_eq!(names(3).unwrap(), ["x1", "x2", "x3"]);
+    assert!(names(4).is_err());
+    drop(guards);
+}
+
+#[test]
+fn who_only_looks_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let tenure =
+        Tenure::builder().engine(LocalEngine::open(folder.path().join("t")).unwrap()).unwrap();
+    let semaphore = tenure.semaphore("x", 20);
+    let _permits: Vec<_> = (0..20).map(|_| block_on(semaphore.acquire()).unwrap()).collect();
+    let other = LocalEngine::open(folder.path().join("t")).unwrap();
+    let before = other.store.last_change();
+    for _ in 0..20 {
+        assert_eq!(block_on(other.inspect(LockName::new("x").unwrap())).unwrap().holders.len(), 20);
+    }
+    assert_eq!(other.store.last_change(), before);
+}
+
+/// All others wait meanwhile.
+#[test]
+fn a_sweep_goes_on_where_it_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = LocalEngine::open(folder.path().join("t")).unwrap();
+    let tenure =
+        Tenure::builder().engine(LocalEngine::open(folder.path().join("t")).unwrap()).unwrap();
+    let kept = block_on(tenure.lock("x010").acquire()).unwrap();
+    for number in 0..100 {
+        let lock = tenure.lock(format!("y{number:0>3}")).fixed_lease(Duration::from_millis(10));
+        let _ = block_on(lock.try_acquire()).unwrap().unwrap().detach();
+    }
+    let mut now = clock::both();
+    now.clock = now.clock + Duration::from_millis(20);
+    let slice = || {
+        let mut step = Step::begin(&engine.store, Patience::Long).unwrap();
+        let swept = step.sweep_slice(now).unwrap();
+        step.commit().unwrap();
+        swept
+    };
+    assert_eq!([slice(), slice(), slice()], [(63, false), (37, true), (0, true)]);
+    kept.ensure_held().unwrap();
+}
+
+#[test]
+fn a_forked_child_is_told_to_connect_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder::prepare(&folder.path().join("t")).unwrap();
+    let process = std::process::id();
+    let _of_parent = Shared::open(&folder, map::BYTES).unwrap();
+    let refused = Shared::open_in(process + 1, &folder, map::BYTES).err().unwrap().to_string();
+    assert!(refused.contains("connect after the fork"), "{refused}");
+}
+
+/// Rule 12: locks that nobody asks for again do not pile up.
+#[test]
+fn what_ended_unasked_is_swept() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = LocalEngine::open(folder.path().join("t")).unwrap();
+    let tenure = Tenure::builder().engine(engine).unwrap();
+    for number in 0..3000 {
+        let lock = tenure.lock(format!("x{number}")).fixed_lease(Duration::from_millis(10));
+        // Late or not, it is never released.
+        let _ = block_on(lock.try_acquire()).unwrap().unwrap().detach();
+    }
+    let engine = LocalEngine::open(folder.path().join("t")).unwrap();
+    let step = Step::begin(&engine.store, Patience::Long).unwrap();
+    let left = step.keys(b"l", b"", usize::MAX).unwrap().len();
+    assert!(left < 2500, "{left} of 3000 are left");
+}
+
+#[expect(clippy::disallowed_methods, reason = "only time is to pass")]
+fn pass(time: Duration) {
+    std::thread::sleep(time);
+}

@@ -1,0 +1,77 @@
+//! Who waits for the turn, and who is refused.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::*;
+
+fn turns() -> (tempfile::TempDir, Turns) {
+    let folder = tempfile::tempdir().unwrap();
+    let turns = Turns::open(folder.path()).unwrap();
+    (folder, turns)
+}
+
+/// As long as others get on, the store is only busy.
+#[test]
+fn a_busy_store_is_waited_for() {
+    let (_folder, turns) = turns();
+    let (changes, is_moving) = (AtomicUsize::new(0), AtomicBool::new(true));
+    let last_change = || {
+        let is_moving = is_moving.load(Ordering::Relaxed);
+        changes.fetch_add(usize::from(is_moving), Ordering::Relaxed)
+    };
+    let turn = turns.take(Patience::Short, last_change).unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| turns.take(Patience::Short, last_change).map(drop));
+        pass(Patience::Short.time() * 4);
+        assert!(!waiter.is_finished(), "it was refused in 200 ms, or had a turn that is taken");
+        drop(turn);
+        waiter.join().unwrap().unwrap();
+    });
+    let _turn = turns.take(Patience::Short, last_change).unwrap();
+    let crowded = turns.take(Patience::Short, last_change).map(drop).unwrap_err();
+    assert!(crowded.to_string().contains("the store is busy"), "{crowded}");
+    is_moving.store(false, Ordering::Relaxed);
+    let stuck = turns.take(Patience::Short, last_change).map(drop).unwrap_err().to_string();
+    assert!(stuck.contains("another thread of this process stands in the middle"), "{stuck}");
+}
+
+/// Nobody waits for what another was just refused, until something changes or the turn is free.
+#[test]
+fn what_is_known_to_stand_still_is_not_waited_for_again() {
+    let (_folder, turns) = turns();
+    let refused_after = |change| {
+        let begun = clock::now();
+        assert!(turns.take(Patience::Short, || change).is_err());
+        clock::now().since(begun)
+    };
+    let turn = turns.take(Patience::Short, || 7).unwrap();
+    assert!(refused_after(7) >= Patience::Short.time());
+    assert!(refused_after(7) < Patience::Short.time() / 2);
+    assert!(refused_after(8) >= Patience::Short.time(), "there was a change");
+    drop(turn);
+    drop(turns.take(Patience::Short, || 8).unwrap());
+}
+
+/// What is wrong with the file is told as such, and nobody is blamed for it.
+#[test]
+fn a_file_that_cannot_be_locked_is_told() {
+    let (folder, mut turns) = turns();
+    turns.file = Mutex::new(File::open(folder.path().join("turn")).unwrap());
+    let told = turns.take(Patience::Long, || 0).map(drop).unwrap_err().to_string();
+    assert!(told.contains("cannot be used: Bad file descriptor"), "{told}");
+}
+
+/// Whoever was stopped has not seen what others did meanwhile.
+#[test]
+fn who_was_stopped_itself_accuses_nobody() {
+    let begun = Moment::from_micros(0);
+    let mut vigil = Vigil::begin(begun, 7);
+    vigil.look(begun + Duration::from_secs(5), 7);
+    assert!(vigil.still() < Patience::Short.time());
+    assert!(vigil.waited() < LONGEST);
+}
+
+#[expect(clippy::disallowed_methods, reason = "only time is to pass")]
+fn pass(time: Duration) {
+    std::thread::sleep(time);
+}
