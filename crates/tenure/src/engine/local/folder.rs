@@ -79,8 +79,8 @@ fn check(folder: &Path) -> Result<(), Error> {
     } else if found.mode() & 0o077 != 0 {
         let mode = found.mode() & 0o777;
         format!(
-            "the folder `{path}` is open to others (mode {mode:o}): close it with `chmod 700`, or \
-             name another"
+            "the folder `{path}` is open to others (mode {mode:o}): name one that is not there yet, \
+             or, if nobody else needs it, close it with `chmod 700`"
         )
     } else {
         return Ok(());
