@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::place::{Holder, Place, becomes_so_within, is_alive, until};
+use crate::place::{Gate, Holder, Place, becomes_so_within, is_alive, until};
 
 on_every_store! {
     a_command_is_ended_when_its_lock_is_taken_away,
@@ -154,27 +154,23 @@ fn a_command_is_ended_before_its_lease_when_the_server_is_gone() {
 
 /// A lock that was lost while nobody could notice is no success.
 fn a_loss_that_nobody_noticed_is_told(place: &Place) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("go on");
-    let script = format!("echo held; until test -e '{}'; do sleep 0.02; done", file.display());
+    let gate = Gate::new();
+    let script = gate.script("exit 0");
     let sentence = "tenure: `x` was lost before the command ended\n";
     for (on_lost, code, told) in [("kill", 76, sentence), ("warn", 0, sentence), ("ignore", 0, "")]
     {
-        let arguments = ["run", "--lease", "500ms", "--on-lost", on_lost, "x", "--", "sh", "-c"];
+        let arguments = ["run", "--lease", "1s", "--on-lost", on_lost, "x", "--", "sh", "-c"];
         let holder = Holder::start(place, &[&arguments[..], &[&script]].concat());
         // Stopped past its lease, and its command ends meanwhile.
         holder.signal(Signal::STOP);
-        assert_eq!(
-            place.code(&["run", "-w", "10s", "x", "--", "touch", file.to_str().unwrap()]),
-            0
-        );
+        assert_eq!(place.code(&["run", "-w", "10s", "x", "--", "touch", &gate.file()]), 0);
         until("ended", || holder.command_has_ended());
         holder.signal(Signal::CONT);
         let (ended, talk) = holder.end();
         let is_told =
             talk == told || (on_lost != "ignore" && talk.starts_with("tenure: `x` was lost: "));
         assert!(ended == code && is_told, "{on_lost}: {ended} {talk}");
-        std::fs::remove_file(&file).unwrap();
+        std::fs::remove_file(gate.file()).unwrap();
     }
 }
 
@@ -182,13 +178,10 @@ fn a_loss_that_nobody_noticed_is_told(place: &Place) {
 #[test]
 fn a_release_that_is_not_confirmed_is_told() {
     let mut place = Place::redis();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("go on");
-    let script =
-        format!("echo held; until test -e '{}'; do sleep 0.02; done; exit 3", file.display());
-    let holder = Holder::start(&place, &["run", "x", "--", "sh", "-c", &script]);
+    let gate = Gate::new();
+    let holder = Holder::start(&place, &["run", "x", "--", "sh", "-c", &gate.script("exit 3")]);
     place.server().kill();
-    std::fs::write(&file, "").unwrap();
+    gate.open();
     let (code, told) = holder.end();
     assert_eq!(code, 3, "{told}");
     assert!(told.ends_with("it is free when its lease ends\n"), "{told}");
@@ -221,13 +214,12 @@ fn what_has_left_the_process_group_is_ended(place: &Place) {
 #[test]
 fn a_success_that_cannot_be_remembered_is_told() {
     let mut place = Place::redis();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("go on");
-    let script = format!("echo held; until test -e '{}'; do sleep 0.02; done", file.display());
+    let gate = Gate::new();
+    let script = gate.script("exit 0");
     let arguments = ["run", "--on-lost", "ignore", "--once-per", "1h", "x", "--", "sh", "-c"];
     let holder = Holder::start(&place, &[&arguments[..], &[&script]].concat());
     place.server().kill();
-    std::fs::write(file, "").unwrap();
+    gate.open();
     let (code, told) = holder.end();
     assert_eq!(code, 0, "{told}");
     assert!(told.starts_with("tenure: it will run again too soon: "), "{told}");

@@ -191,6 +191,31 @@ impl Holder {
     }
 }
 
+/// Lets commands wait until the test lets them go on.
+pub(crate) struct Gate {
+    folder: TempDir,
+}
+
+impl Gate {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// What opens it, if it is made.
+    pub(crate) fn file(&self) -> String {
+        self.folder.path().join("open").display().to_string()
+    }
+
+    /// A script that holds its lock until the gate is open, and ends so.
+    pub(crate) fn script(&self, end: &str) -> String {
+        format!("echo held; until test -e '{}'; do sleep 0.02; done; {end}", self.file())
+    }
+
+    pub(crate) fn open(&self) {
+        std::fs::write(self.file(), "").unwrap();
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "the test judges by its own clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()

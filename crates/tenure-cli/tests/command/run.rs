@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::place::{Holder, Place, WAITS, tenure, until};
+use crate::place::{Gate, Holder, Place, WAITS, tenure, until};
 
 on_every_store! {
     the_command_runs_and_says_nothing_of_its_own,
@@ -241,12 +241,11 @@ fn a_script_without_a_first_line_is_run_by_the_shell(place: &Place) {
 
 /// Two that share a lock may succeed at once; one of them is remembered.
 fn jobs_that_share_a_lock_run_once_per_time(place: &Place) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("go on");
-    let script = format!("echo held; until test -e '{}'; do sleep 0.02; done", file.display());
+    let gate = Gate::new();
+    let script = gate.script("exit 0");
     let once = ["run", "-s", "--once-per", "1h", "x", "--", "sh", "-c", &script];
     let both = [Holder::start(place, &once), Holder::start(place, &once)];
-    std::fs::write(file, "").unwrap();
+    gate.open();
     for one in both {
         assert_eq!(one.end(), (0, String::new()));
     }
