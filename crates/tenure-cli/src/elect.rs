@@ -15,9 +15,9 @@ use crate::waiting;
 
 /// Run a command while leading an election
 ///
-/// It waits until this candidate leads. When it does not any more, the command is ended before another
-/// can lead, and the exit status is 76: start it again to stand again. Otherwise the exit status is
-/// the command's own, as for `tenure run`.
+/// It waits until this candidate leads. When it does not any more, the command is ended, before its
+/// lease is over, and the exit status is 76: start it again to stand again. Otherwise the exit status
+/// is the command's own, as for `tenure run`.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The name under which to stand, for others to see

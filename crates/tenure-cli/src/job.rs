@@ -19,7 +19,7 @@ use crate::voice::say;
 /// What to do when the lock is lost.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnLost {
-    /// End the command, and all that it has started, before another can have the lock
+    /// End the command, and all that it has started, before the lease is over
     Kill,
     /// Say so, and let it go on
     Warn,

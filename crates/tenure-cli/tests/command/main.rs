@@ -10,6 +10,7 @@ mod doctor;
 mod election;
 mod eyes;
 mod fight;
+mod jobs;
 mod loss;
 mod pipes;
 mod run;
