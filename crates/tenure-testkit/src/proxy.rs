@@ -212,6 +212,12 @@ impl Proxy {
         self.hub.change(|state| state.refuses = refuses);
     }
 
+    /// New connections lead to this server. Those that are open stay where they are, as behind an address
+    /// that is forwarded.
+    pub fn forward_to(&self, server: &Server) {
+        self.hub.change(|state| state.endpoint = server.endpoint().clone());
+    }
+
     /// Whether messages to subscribers (and all else that RESP 3 pushes) are lost.
     pub fn drop_messages(&self, drops: bool) {
         self.hub.change(|state| state.drops_messages = drops);

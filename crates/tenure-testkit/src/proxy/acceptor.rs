@@ -62,8 +62,9 @@ fn is_passing(kind: ErrorKind) -> bool {
 /// Connects a client to the server. None closes it: it is refused, or there is no server.
 fn connect(hub: &Hub, client: TcpStream) -> Option<Arc<Link>> {
     let client = Stream::over(client).ok()?;
-    let (refuses, is_dark) = hub.look(|state| (state.refuses, state.is_dark));
-    let server = if refuses || is_dark { None } else { hub.endpoint.stream().ok() };
+    let (refuses, is_dark, endpoint) =
+        hub.look(|state| (state.refuses, state.is_dark, state.endpoint.clone()));
+    let server = if refuses || is_dark { None } else { endpoint.stream().ok() };
     if refuses || (server.is_none() && !is_dark) {
         client.shutdown(Shutdown::Both);
         return None;

@@ -12,13 +12,13 @@ use super::rules::{Rule, Rules, Verdict};
 use crate::endpoint::Endpoint;
 
 pub(super) struct Hub {
-    pub(super) endpoint: Endpoint,
     state: Mutex<State>,
     changed: Condvar,
 }
 
-#[derive(Default)]
 pub(super) struct State {
+    /// Where new connections lead.
+    pub(super) endpoint: Endpoint,
     pub(super) rules: Rules,
     pub(super) record: Vec<Command>,
     pub(super) messages: usize,
@@ -43,7 +43,19 @@ impl State {
 
 impl Hub {
     pub(super) fn new(endpoint: Endpoint) -> Self {
-        Self { endpoint, state: Mutex::default(), changed: Condvar::new() }
+        let state = State {
+            endpoint,
+            rules: Rules::default(),
+            record: Vec::new(),
+            messages: 0,
+            is_dark: false,
+            refuses: false,
+            drops_messages: false,
+            is_over: false,
+            links: Vec::new(),
+            threads: Vec::new(),
+        };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
     pub(super) fn look<T>(&self, ask: impl FnOnce(&State) -> T) -> T {

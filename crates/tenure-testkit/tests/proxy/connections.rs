@@ -145,3 +145,17 @@ fn a_dropped_proxy_closes_its_connections_and_its_port() {
     assert_closed(&mut client);
     assert!(std::net::TcpStream::connect(address).is_err());
 }
+
+#[test]
+fn new_connections_lead_to_another_server_and_open_ones_stay() {
+    let (one, proxy) = start();
+    let other = Server::start();
+    let mut open = proxy.connect().unwrap();
+    assert_eq!(ask(&mut open, "PING"), pong());
+    proxy.forward_to(&other);
+    let mut new = proxy.connect().unwrap();
+    assert_eq!(ask(&mut new, "SET which other"), ok());
+    assert_eq!(ask(&mut open, "SET which one"), ok());
+    assert_eq!(value(&one, "which").as_deref(), Some("one"));
+    assert_eq!(value(&other, "which").as_deref(), Some("other"));
+}
