@@ -1,4 +1,8 @@
 //! What Tenure tells about itself: metrics `tenure_…` and events of `tracing`.
+//!
+//! Whoever takes them in is not ours, and is called on threads that renew leases and read replies: a
+//! panic there ends there ([`contain`]). Nothing may be locked that it could need: it may well ask the
+//! client for its health.
 
 use std::time::Duration;
 
@@ -9,6 +13,7 @@ use metrics::{counter, histogram};
 use crate::core::fence::Fence;
 use crate::core::name::LockName;
 use crate::error::{Error, Lost, Trouble};
+use crate::thread::contain;
 
 /// An acquire ended, well or not.
 pub(crate) fn acquired<T>(result: &Result<Option<T>, Error>, waited: Duration) {
@@ -20,56 +25,80 @@ pub(crate) fn acquired<T>(result: &Result<Option<T>, Error>, waited: Duration) {
         Err(Error::Unknown { .. }) => "unknown",
         Err(_) => "refused",
     };
-    counter!("tenure_acquires_total", "outcome" => outcome).increment(1);
-    histogram!("tenure_wait_seconds").record(waited);
+    contain(|| {
+        counter!("tenure_acquires_total", "outcome" => outcome).increment(1);
+        histogram!("tenure_wait_seconds").record(waited);
+    });
 }
 
 /// A lock was held for this long, and released.
 pub(crate) fn held_for(time: Duration) {
-    histogram!("tenure_hold_seconds").record(time);
+    contain(|| {
+        histogram!("tenure_hold_seconds").record(time);
+    });
 }
 
 /// A lease was extended.
 pub(crate) fn renewed() {
-    counter!("tenure_renewals_total", "outcome" => "extended").increment(1);
+    contain(|| {
+        counter!("tenure_renewals_total", "outcome" => "extended").increment(1);
+    });
 }
 
 /// Leases could not be extended; they will be tried again.
 pub(crate) fn renewal_failed(count: usize, trouble: &Trouble) {
-    counter!("tenure_renewals_total", "outcome" => "failed").increment(count as u64);
-    tracing::warn!(locks = count, %trouble, "could not renew; trying again");
+    contain(|| {
+        counter!("tenure_renewals_total", "outcome" => "failed").increment(count as u64);
+        tracing::warn!(locks = count, %trouble, "could not renew; trying again");
+    });
 }
 
 /// A lock was lost.
 pub(crate) fn lost(lost: &Lost, fence: Fence) {
-    counter!("tenure_losses_total").increment(1);
-    tracing::warn!(lock = %lost.name(), %fence, why = %lost.why(), "lock lost");
+    contain(|| {
+        counter!("tenure_losses_total").increment(1);
+        tracing::warn!(lock = %lost.name(), %fence, why = %lost.why(), "lock lost");
+    });
 }
 
 /// A lock could not be released; its lease will end it.
 pub(crate) fn release_failed(name: &LockName, trouble: &Trouble) {
-    tracing::warn!(lock = %name, %trouble, "could not release; the lease will end it");
+    contain(|| {
+        tracing::warn!(lock = %name, %trouble, "could not release; the lease will end it");
+    });
 }
 
 /// A connection to the store is up, for the nth time.
 #[cfg(feature = "redis")]
 pub(crate) fn connected(link: &'static str, epoch: u64) {
-    counter!("tenure_connects_total", "link" => link).increment(1);
-    gauge!("tenure_link_up", "link" => link).set(1.0);
-    if epoch > 1 {
-        tracing::info!(link, epoch, "connected to the store again");
-    }
+    contain(|| {
+        counter!("tenure_connects_total", "link" => link).increment(1);
+        gauge!("tenure_link_up", "link" => link).set(1.0);
+        if epoch > 1 {
+            tracing::info!(link, epoch, "connected to the store again");
+        }
+    });
 }
 
 /// A connection to the store was lost, or could not be made.
 #[cfg(feature = "redis")]
 pub(crate) fn disconnected(link: &'static str, trouble: &Trouble) {
-    gauge!("tenure_link_up", "link" => link).set(0.0);
-    tracing::warn!(link, %trouble, "no connection to the store; trying again");
+    contain(|| {
+        gauge!("tenure_link_up", "link" => link).set(0.0);
+        tracing::warn!(link, %trouble, "no connection to the store; trying again");
+    });
 }
 
 /// The store cannot be reached, and a local lock stands in for it.
 pub(crate) fn fell_back(name: &LockName, error: &Error) {
-    counter!("tenure_fallbacks_total").increment(1);
-    tracing::warn!(lock = %name, %error, "using a local lock: only this process is kept out");
+    contain(|| {
+        counter!("tenure_fallbacks_total").increment(1);
+        tracing::warn!(lock = %name, %error, "using a local lock: only this process is kept out");
+    });
+}
+
+/// A message on our channel is not one of ours.
+#[cfg(feature = "redis")]
+pub(crate) fn not_understood() {
+    contain(|| tracing::warn!("a message on our channel is not understood"));
 }

@@ -1,6 +1,10 @@
-//! A thread with a small runtime of its own.
+//! A thread with a small runtime of its own, and what keeps a panic from ending what runs there.
+//!
+//! Code that is not ours runs on these threads, too: wakers of other executors, sinks of metrics and
+//! of events. Its panic must end neither a thread that renews leases nor a task that reads replies.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use tokio::runtime::Runtime;
@@ -28,4 +32,32 @@ pub(crate) fn run(
         runtime.shutdown_background();
     }
     started.map(drop)
+}
+
+/// Runs code that calls what is not ours. If that panics, the panic ends here: it has been reported by
+/// the panic hook.
+pub(crate) fn contain(foreign: impl FnOnce()) {
+    // Whatever it left half done is its own.
+    let _ = catch_unwind(AssertUnwindSafe(foreign));
+}
+
+/// Runs a task on the runtime it is awaited on, and starts it again if it panics: what it left is
+/// cleaned up by its destructors.
+#[cfg(feature = "redis")]
+pub(crate) async fn lasting<F>(start: impl Fn() -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    while let Err(ended) = tokio::spawn(start()).await
+        && ended.is_panic()
+    {
+        rest().await;
+    }
+}
+
+/// A panic that comes every time must not keep the thread from other work.
+#[cfg(feature = "redis")]
+#[expect(clippy::disallowed_methods, reason = "a task that panicked is not started again at once")]
+async fn rest() {
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
 }

@@ -18,6 +18,7 @@ struct Now {
     is_up: bool,
     epoch: u64,
     trouble: Option<Trouble>,
+    is_over: bool,
 }
 
 impl Pulse {
@@ -25,19 +26,35 @@ impl Pulse {
         Self { link, now: Mutex::default() }
     }
 
-    pub(crate) fn up(&self) {
-        let mut now = lock(&self.now);
-        *now = Now { is_up: true, epoch: now.epoch + 1, trouble: None };
-        telemetry::connected(self.link, now.epoch);
+    /// It is up; how many times it has been so.
+    pub(crate) fn up(&self) -> u64 {
+        let epoch = {
+            let mut now = lock(&self.now);
+            now.epoch += 1;
+            (now.is_up, now.trouble) = (true, None);
+            now.epoch
+        };
+        // Unlocked: whoever hears of it may ask for the health.
+        telemetry::connected(self.link, epoch);
+        epoch
     }
 
     pub(crate) fn down(&self, trouble: Trouble) {
-        let mut now = lock(&self.now);
-        // An attempt that fails again and again is told once.
-        if now.is_up || now.trouble.is_none() {
+        let is_news = {
+            let mut now = lock(&self.now);
+            // An attempt that fails again and again is told once.
+            let is_news = (now.is_up || now.trouble.is_none()) && !now.is_over;
+            (now.is_up, now.trouble) = (false, Some(trouble.clone()));
+            is_news
+        };
+        if is_news {
             telemetry::disconnected(self.link, &trouble);
         }
-        (now.is_up, now.trouble) = (false, Some(trouble));
+    }
+
+    /// The client is being closed: what ends from now on is no news.
+    pub(crate) fn end(&self) {
+        lock(&self.now).is_over = true;
     }
 
     pub(crate) fn health(&self) -> LinkHealth {

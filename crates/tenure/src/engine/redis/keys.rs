@@ -14,6 +14,9 @@ const START: &str = "tenure:{";
 /// The channel on which a client hears of its grants, with its id behind it.
 pub(super) const CHANNEL: &str = "tenure:wake:";
 
+/// The key under which a store says which one it is.
+pub(super) const STORE: &str = "tenure:store";
+
 /// The key of a lock.
 pub(super) fn lock(name: &LockName) -> String {
     format!("{START}{}}}", encode(name.as_str()))

@@ -2,8 +2,10 @@
 //!
 //! - [`scripts`] and `lua/`: each operation is one script, and so one atomic step.
 //! - [`batch`]: concurrent operations travel together; [`operations`] are their arguments.
-//! - [`link`]: a connection kept up; [`wire`] is one that is up; [`stream`], [`tls`], [`resp`] and
-//!   [`address`] are its socket, the socket's encryption, its protocol and its URL.
+//! - [`link`]: a connection kept up; [`call`] runs scripts on it; [`role`] says whether the server can
+//!   be used; [`pace`] says when to connect again.
+//! - [`wire`]: a connection that is up; [`inbox`], [`stream`], [`tls`], [`resp`] and [`address`] are what
+//!   arrives on it, its socket, the socket's encryption, its protocol and its URL.
 //! - [`subscriber`]: hears of grants.
 //! - [`server`]: what is asked beyond single operations; [`records`] reads what is told about
 //!   locks; [`keys`] are the names they have there.
@@ -16,13 +18,17 @@
 
 mod address;
 mod batch;
+mod call;
 mod checkup;
+mod inbox;
 mod keys;
 mod link;
 mod operations;
+mod pace;
 mod permissions;
 mod records;
 mod resp;
+mod role;
 mod scripts;
 mod server;
 mod stream;
@@ -34,7 +40,7 @@ mod trouble;
 mod wire;
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -43,7 +49,8 @@ use tokio::sync::oneshot;
 use address::Address;
 use batch::Batcher;
 use link::Link;
-use server::{CLIENT_KEPT, Server};
+use pace::{Pace, pause};
+use server::{CLIENT_KEPT, Introduced, Server};
 use subscriber::Subscriber;
 
 use super::pulse::Pulse;
@@ -55,9 +62,13 @@ use super::{
 use crate::core::name::LockName;
 use crate::error::{Error, Trouble};
 use crate::info::{About, LockInfo};
+use crate::thread;
 
 /// The lease of a hand-over until its first renewal, which is sent at once.
 const CLAIM: Duration = Duration::from_secs(3);
+
+/// How soon to say again who we are, where a server refused to write it down.
+const INTRODUCE_AGAIN: Duration = Duration::from_secs(10);
 
 /// A client of a Redis or Valkey server.
 pub struct RedisEngine {
@@ -97,11 +108,13 @@ impl RedisEngine {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(failed)?;
         let client = format!("{:016x}", crate::owner::unique_number());
+        let pace = Arc::new(Pace::default());
         let server = Arc::new(Server {
-            commands: Link::new(address.clone(), "commands"),
-            renewals: Link::new(address.clone(), "renewals"),
+            commands: Link::new(address.clone(), pace.clone(), "commands"),
+            renewals: Link::new(address.clone(), pace.clone(), "renewals"),
             about: About::this_process(),
             client: client.clone(),
+            store: OnceLock::new(),
         });
         let (running, ended) = oneshot::channel::<()>();
         let commands = &server.commands;
@@ -109,28 +122,43 @@ impl RedisEngine {
             acquires: Batcher::new(commands.clone(), client.clone()),
             releases: Batcher::new(commands.clone(), client.clone()),
             cancels: Batcher::new(commands.clone(), client.clone()),
-            subscriber: Subscriber::new(address, &client),
+            subscriber: Subscriber::new(address, pace, &client),
             io: runtime.handle().clone(),
             server,
             _running: running,
         };
-        engine.io.spawn(engine.server.commands.clone().keep_up());
-        engine.io.spawn(engine.server.renewals.clone().keep_up());
-        engine.io.spawn(engine.subscriber.clone().keep_up());
+        let Server { commands, renewals, .. } = &*engine.server;
+        for link in [commands.clone(), renewals.clone()] {
+            engine.io.spawn(thread::lasting(move || link.clone().keep_up()));
+        }
+        let subscriber = engine.subscriber.clone();
+        engine.io.spawn(thread::lasting(move || subscriber.clone().keep_up()));
         let run = async { drop(ended.await) };
-        crate::thread::run("tenure-redis", runtime, run).map_err(failed)?;
+        thread::run("tenure-redis", runtime, run).map_err(failed)?;
         Ok(engine)
     }
 
-    /// Says who this client is, for those who look at its locks; again from time to time.
+    fn pulses(&self) -> [&Pulse; 3] {
+        [&self.server.commands.pulse, &self.server.renewals.pulse, &self.subscriber.pulse]
+    }
+
+    /// Says who this client is, for those who look at its locks; again from time to time, and when the
+    /// server may have forgotten it.
     async fn introduce(&self) -> Result<(), Trouble> {
         let server = self.server.clone();
-        server.introduce().await?;
+        let mut introduced = server.introduce().await?;
         self.io.spawn(async move {
             loop {
-                link::pause(CLIENT_KEPT / 25).await;
+                let rest = match introduced {
+                    Introduced::Written => CLIENT_KEPT / 25,
+                    Introduced::Refused => INTRODUCE_AGAIN,
+                };
+                tokio::select! {
+                    () = pause(rest) => {}
+                    () = server.commands.made_again() => {}
+                }
                 // Missed, it is only shown as unknown.
-                let _ = server.introduce().await;
+                introduced = server.introduce().await.unwrap_or(Introduced::Refused);
             }
         });
         Ok(())
@@ -187,13 +215,11 @@ impl Engine for RedisEngine {
     }
 
     fn place(&self) -> String {
-        self.server.commands.place()
+        self.server.place()
     }
 
     fn health(&self) -> Health {
-        let Server { commands, renewals, .. } = &*self.server;
-        let pulses = [&commands.pulse, &renewals.pulse, &self.subscriber.pulse];
-        Health { links: pulses.map(Pulse::health).into() }
+        Health { links: self.pulses().map(Pulse::health).into() }
     }
 
     fn listen(&self, listener: Weak<dyn Listener>) {
@@ -203,6 +229,7 @@ impl Engine for RedisEngine {
 
 impl Drop for RedisEngine {
     fn drop(&mut self) {
+        self.pulses().into_iter().for_each(Pulse::end);
         // Short-lived clients, such as commands in a shell, must not pile up in the server.
         self.server.take_leave();
     }

@@ -1,4 +1,8 @@
-//! The protocol, version 2: commands out, replies in.
+//! The protocol, version 2: commands out, replies in. [`Parser`] reads what comes in.
+
+mod parser;
+
+pub(super) use parser::Parser;
 
 /// What the server answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,12 +66,29 @@ impl Command {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
+    /// The same with another two words at the beginning.
+    pub(super) fn with_head(&self, old: [&str; 2], new: [&str; 2]) -> Self {
+        let head = old.iter().fold(0, |length, word| length + written(word.len()));
+        let mut command =
+            Self { words: 0, bytes: Vec::with_capacity(self.bytes.len() + new[1].len()) };
+        new.iter().for_each(|word| command.push(word));
+        command.bytes.extend_from_slice(&self.bytes[head..]);
+        command.words = self.words;
+        command
+    }
+
     /// Puts the command at the end of what is to be sent.
     pub(super) fn write(&self, into: &mut Vec<u8>) {
         into.push(b'*');
         push_number(into, self.words);
         into.extend_from_slice(&self.bytes);
     }
+}
+
+/// How many bytes a word of this length takes.
+fn written(length: usize) -> usize {
+    let digits = length.checked_ilog10().unwrap_or(0) as usize + 1;
+    b"$\r\n".len() + digits + length + b"\r\n".len()
 }
 
 fn push_number(into: &mut Vec<u8>, number: usize) {
@@ -87,137 +108,26 @@ fn push_number(into: &mut Vec<u8>, number: usize) {
     into.extend_from_slice(b"\r\n");
 }
 
-/// What the server sent is not its protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Garbled;
-
-/// Deeper answers are no server's.
-const DEPTH: usize = 16;
-
-/// The first reply in `bytes`, and how many bytes it takes; none if it is not all there yet.
-pub(super) fn read(bytes: &[u8]) -> Result<Option<(Reply, usize)>, Garbled> {
-    let mut reader = Reader { bytes, at: 0 };
-    Ok(reader.reply(DEPTH)?.map(|reply| (reply, reader.at)))
-}
-
-struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Reader<'a> {
-    fn reply(&mut self, depth: usize) -> Result<Option<Reply>, Garbled> {
-        let Some(line) = self.line() else { return Ok(None) };
-        let (kind, rest) = line.split_first().ok_or(Garbled)?;
-        let text = || std::str::from_utf8(rest).map_err(|_| Garbled);
-        Ok(Some(match kind {
-            b'+' => Reply::Status(text()?.to_owned()),
-            b'-' => Reply::Error(text()?.to_owned()),
-            b':' => Reply::Integer(text()?.parse().map_err(|_| Garbled)?),
-            b'$' => match text()?.parse::<i64>().map_err(|_| Garbled)? {
-                -1 => Reply::Nil,
-                length => match self.bulk(usize::try_from(length).map_err(|_| Garbled)?)? {
-                    Some(bytes) => Reply::Text(bytes),
-                    None => return Ok(None),
-                },
-            },
-            b'*' => match text()?.parse::<i64>().map_err(|_| Garbled)? {
-                -1 => Reply::Nil,
-                count if depth > 0 => return self.array(count, depth - 1),
-                _ => return Err(Garbled),
-            },
-            _ => return Err(Garbled),
-        }))
-    }
-
-    fn array(&mut self, count: i64, depth: usize) -> Result<Option<Reply>, Garbled> {
-        let mut replies = Vec::new();
-        for _ in 0..count {
-            match self.reply(depth)? {
-                Some(reply) => replies.push(reply),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(Reply::Array(replies)))
-    }
-
-    /// The next line, without its end.
-    fn line(&mut self) -> Option<&'a [u8]> {
-        let rest = &self.bytes[self.at..];
-        let end = rest.iter().position(|&byte| byte == b'\n')?;
-        self.at += end + 1;
-        Some(rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]))
-    }
-
-    fn bulk(&mut self, length: usize) -> Result<Option<Vec<u8>>, Garbled> {
-        let rest = &self.bytes[self.at..];
-        if rest.len() < length + 2 {
-            return Ok(None);
-        }
-        if &rest[length..length + 2] != b"\r\n" {
-            return Err(Garbled);
-        }
-        self.at += length + 2;
-        Ok(Some(rest[..length].to_vec()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    fn write(reply: &Reply) -> Vec<u8> {
-        match reply {
-            Reply::Status(text) => format!("+{text}\r\n").into(),
-            Reply::Error(text) => format!("-{text}\r\n").into(),
-            Reply::Integer(number) => format!(":{number}\r\n").into(),
-            Reply::Nil => b"$-1\r\n".to_vec(),
-            Reply::Text(bytes) => {
-                [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
-            }
-            Reply::Array(replies) => {
-                let parts = replies.iter().flat_map(write);
-                format!("*{}\r\n", replies.len()).bytes().chain(parts).collect()
-            }
-        }
-    }
-
-    fn reply() -> impl Strategy<Value = Reply> {
-        let leaf = prop_oneof![
-            "[^\r\n]{0,20}".prop_map(Reply::Status),
-            "[^\r\n]{0,20}".prop_map(Reply::Error),
-            any::<i64>().prop_map(Reply::Integer),
-            prop::collection::vec(any::<u8>(), 0..40).prop_map(Reply::Text),
-            Just(Reply::Nil),
-        ];
-        leaf.prop_recursive(3, 30, 6, |inner| {
-            prop::collection::vec(inner, 0..6).prop_map(Reply::Array)
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn a_reply_is_read_once_all_of_it_is_there(reply in reply(), more: Vec<u8>) {
-            let bytes = write(&reply);
-            for end in 0..bytes.len() {
-                prop_assert_eq!(read(&bytes[..end]), Ok(None), "{} of {}", end, bytes.len());
-            }
-            let all = [bytes.clone(), more].concat();
-            prop_assert_eq!(read(&all), Ok(Some((reply, bytes.len()))));
-        }
-
-        #[test]
-        fn no_bytes_make_the_reader_panic(bytes: Vec<u8>) {
-            let _ = read(&bytes);
-        }
-    }
 
     #[test]
     fn a_command_is_an_array_of_texts() {
         let mut bytes = Vec::new();
         Command::new("SET").arg("key").arg(b"a\r\nb").write(&mut bytes);
         assert_eq!(bytes, b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$4\r\na\r\nb\r\n");
+    }
+
+    #[test]
+    fn a_command_can_begin_with_other_words() {
+        let bytes = |command: Command| {
+            let mut bytes = Vec::new();
+            command.write(&mut bytes);
+            bytes
+        };
+        let command = Command::new("EVALSHA").arg("0123456789").arg("").arg("key");
+        let other = command.with_head(["EVALSHA", "0123456789"], ["EVAL", "return"]);
+        assert_eq!(bytes(other), bytes(Command::new("EVAL").arg("return").arg("").arg("key")));
     }
 }

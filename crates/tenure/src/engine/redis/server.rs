@@ -1,7 +1,7 @@
 //! What is asked of the server beyond operations that travel together: renewals, and looking at
 //! locks.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::batch::{self, Batched};
@@ -13,6 +13,7 @@ use crate::core::name::LockName;
 use crate::engine::{ForceOutcome, ForceRequest, ListRequest, Renewal, Renewed};
 use crate::error::Trouble;
 use crate::info::{About, LockInfo};
+use crate::owner::unique_number;
 
 /// How long the record of a forced release is kept.
 const RECORD_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -27,15 +28,71 @@ pub(super) struct Server {
     pub(super) renewals: Arc<Link>,
     pub(super) client: String,
     pub(super) about: About,
+    /// Which store this is, once it is known.
+    pub(super) store: OnceLock<String>,
+}
+
+/// What became of saying who this client is.
+pub(super) enum Introduced {
+    /// It can be read.
+    Written,
+    /// The server has no room for it at the moment.
+    Refused,
 }
 
 impl Server {
-    /// Says who this client is, for those who look at its locks.
-    pub(super) async fn introduce(&self) -> Result<(), Trouble> {
+    /// Says who this client is, for those who look at its locks, and learns which store this is.
+    ///
+    /// Neither is needed for a lock. So a server that has no room to write it down is used all the same,
+    /// and told again later. Any other refusal is one of locks as well, and heard of here: Redis 6.2, with
+    /// too few replicas, refuses this but not scripts.
+    pub(super) async fn introduce(&self) -> Result<Introduced, Trouble> {
         let kept = CLIENT_KEPT.as_millis().to_string();
         let who = records::client(&self.about);
-        let command = Command::new("SET").arg(keys::client(&self.client)).arg(who);
-        self.ask(&command.arg("PX").arg(kept)).await.map(drop)
+        let set = Command::new("SET").arg(keys::client(&self.client)).arg(who).arg("PX").arg(&kept);
+        let written = self.commands.ask(&set);
+        let store = self.store(&kept);
+        let written = written.await?;
+        store.await?;
+        match trouble::error_in(&written) {
+            None => Ok(Introduced::Written),
+            Some(error) if trouble::is_full(error) => Ok(Introduced::Refused),
+            Some(error) => Err(trouble::of_server(error)),
+        }
+    }
+
+    /// Learns which store this is, from a key that the first client of a store makes; it goes, as the
+    /// clients do, when none has come for a day.
+    ///
+    /// The server's own `run_id` would need a right that locks do not, and changes with every restart
+    /// and failover. The key is copied to replicas and kept as the locks are: where they are the same,
+    /// it is. A store that was made by copying another's data counts as the same one, so that a lock of
+    /// both is refused as named twice, rather than risked. When all data was lost, the first client
+    /// that comes back says what it was.
+    fn store(&self, kept: &str) -> impl Future<Output = Result<(), Trouble>> + Send {
+        let fresh = || format!("{:016x}{:016x}", unique_number(), unique_number());
+        let store = self.store.get().cloned().unwrap_or_else(fresh);
+        let set = Command::new("SET").arg(keys::STORE).arg(store).arg("NX").arg("PX").arg(kept);
+        let keep = Command::new("PEXPIRE").arg(keys::STORE).arg(kept);
+        let get = Command::new("GET").arg(keys::STORE);
+        let asked = [set, keep, get].map(|command| self.commands.ask(&command));
+        async move {
+            // Whatever became of the first two.
+            let [_, _, get] = asked;
+            if let Some(store) = get.await?.text() {
+                // The first answer stays: what a client has sorted by it stays in order.
+                let _ = self.store.set(store.to_owned());
+            }
+            Ok(())
+        }
+    }
+
+    /// Which store this is: by a word that all its clients know, under whatever name they reach it; or
+    /// by its address, where that word could not be had.
+    pub(super) fn place(&self) -> String {
+        let address = &self.commands.address;
+        let by_address = || format!("{} database {}", address.place, address.database());
+        self.store.get().cloned().unwrap_or_else(by_address)
     }
 
     /// Makes the server forget who this client is. Nobody waits for the answer.

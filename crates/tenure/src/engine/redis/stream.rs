@@ -118,9 +118,27 @@ impl Stream {
                 }
             };
             match read {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // Messages of TLS itself could follow one another for ever: others get their turn.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    tokio::task::coop::consume_budget().await;
+                }
                 other => return other,
             }
+        }
+    }
+
+    /// Makes closing it throw away what has not been sent, and tell the server so. Otherwise the
+    /// kernel goes on sending after the end, to a server that may act on it much later. A Unix socket
+    /// needs none of it: what was written is with the server at once.
+    pub(super) fn reset_when_closed(&self) {
+        let reset = |socket: &TcpStream| {
+            // Failed, it is closed as usual.
+            let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+        };
+        match self {
+            Self::Tcp(stream) => reset(stream),
+            Self::Tls(stream) => reset(stream.socket()),
+            Self::Unix(_) => {}
         }
     }
 }

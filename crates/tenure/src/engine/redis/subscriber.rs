@@ -9,11 +9,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::address::Address;
-use super::keys;
-use super::link::{RECONNECT, pause};
-use super::resp::{self, Command, Reply};
+use super::inbox::Inbox;
+use super::pace::{Outage, Pace};
+use super::resp::{Command, Reply};
 use super::stream::{self, CONNECT_TIME, Stream};
-use super::wire::RESPONSE_TIME;
+use super::wire::{self, RESPONSE_TIME};
+use super::{keys, role, trouble};
 use crate::core::fence::Fence;
 use crate::core::moment::Moment;
 use crate::engine::pulse::Pulse;
@@ -21,14 +22,20 @@ use crate::engine::{Grant, Listener, Wakeup};
 use crate::error::Trouble;
 use crate::owner::Entry;
 use crate::sync::lock;
+use crate::telemetry;
+use crate::thread::contain;
 
 /// How often to check that the server still speaks to us.
 const PING_EVERY: Duration = Duration::from_secs(3);
+
+/// What a message may cost in memory: many times the longest, which has a lock's name in it.
+const LARGEST: usize = 256 * 1024;
 
 /// The ear of one client.
 pub(super) struct Subscriber {
     address: Address,
     pub(super) pulse: Pulse,
+    pace: Arc<Pace>,
     channel: String,
     listener: Mutex<Option<Weak<dyn Listener>>>,
     first: Mutex<Option<Result<(), Trouble>>>,
@@ -36,10 +43,11 @@ pub(super) struct Subscriber {
 }
 
 impl Subscriber {
-    pub(super) fn new(address: Address, client: &str) -> Arc<Self> {
+    pub(super) fn new(address: Address, pace: Arc<Pace>, client: &str) -> Arc<Self> {
         Arc::new(Self {
             address,
             pulse: Pulse::new("wake-ups"),
+            pace,
             channel: format!("{}{client}", keys::CHANNEL),
             listener: Mutex::default(),
             first: Mutex::default(),
@@ -65,74 +73,105 @@ impl Subscriber {
 
     /// Keeps the subscription up, for ever. Runs on the I/O thread.
     pub(super) async fn keep_up(self: Arc<Self>) {
-        let mut delays = RECONNECT.delays(crate::owner::unique_number());
+        let keeper = Keeper(self);
+        let subscriber = &keeper.0;
+        let mut outage = Outage::default();
         loop {
-            let place = &self.address.place;
-            let slow = |_| Trouble::refused(format!("{place} was silent for {CONNECT_TIME:?}"));
-            let subscribing = tokio::time::timeout(CONNECT_TIME, self.subscribe());
-            let subscribed = subscribing.await.map_err(slow).and_then(|result| result);
-            let is_first = self.note_first(subscribed.as_ref().map(drop).map_err(Clone::clone));
-            let why = match subscribed {
-                Ok(ear) => {
-                    delays = RECONNECT.delays(crate::owner::unique_number());
-                    self.pulse.up();
-                    if !is_first {
-                        self.wake(Wakeup::Missed);
-                    }
-                    self.hear(ear).await;
-                    Trouble::refused(format!("lost the connection to {place}"))
-                }
-                Err(trouble) => trouble,
-            };
-            self.pulse.down(why);
-            pause(delays.next()).await;
+            let why = subscriber.serve(&mut outage).await;
+            subscriber.pulse.down(why);
+            subscriber.pace.rest(&mut outage).await;
         }
+    }
+
+    /// Subscribes, and passes messages on until the connection is lost; why it was, or could not be
+    /// made.
+    async fn serve(&self, outage: &mut Outage) -> Trouble {
+        let place = &self.address.place;
+        // Known before the server is asked what it is: no change is missed.
+        let moved = self.pace.moved();
+        let slow = |_| Trouble::refused(format!("{place} was silent for {CONNECT_TIME:?}"));
+        let subscribing = tokio::time::timeout(CONNECT_TIME, self.subscribe());
+        let subscribed = subscribing.await.map_err(slow).and_then(|result| result);
+        let is_first = self.note_first(subscribed.as_ref().map(drop).map_err(Clone::clone));
+        let ear = match subscribed {
+            Ok(ear) => ear,
+            Err(trouble) => return trouble,
+        };
+        outage.end();
+        self.pulse.up();
+        self.pace.want();
+        if !is_first {
+            self.wake(Wakeup::Missed);
+        }
+        let why = tokio::select! {
+            why = self.hear(ear) => why,
+            () = moved => wire::MOVED.to_owned(),
+        };
+        Trouble::refused(format!("lost the connection to {place}: {why}"))
     }
 
     async fn subscribe(&self) -> Result<Ear, Trouble> {
-        let mut ear = Ear { stream: stream::open(&self.address.place).await?, bytes: Vec::new() };
-        let greeting = self.address.greeting().into_iter().map(|command| ("log in", command));
-        let subscribe = Command::new("SUBSCRIBE").arg(&self.channel);
-        for (what_for, command) in greeting.chain([("listen", subscribe)]) {
-            ear.say(&command).await?;
-            if let Reply::Error(error) = ear.next().await? {
-                let what = format!("could not {what_for} to {}: {error}", self.address.place);
-                return Err(Trouble::refused(what).answered());
+        let place = &self.address.place;
+        let mut ear = Ear { stream: stream::open(place).await?, inbox: Inbox::new(LARGEST) };
+        for command in self.address.greeting() {
+            self.expect(ear.ask(&command).await?, "log in")?;
+        }
+        for question in role::questions() {
+            if role::is_master(&ear.ask(&question).await?, place)? {
+                break;
             }
         }
-        Ok(ear)
+        let subscribe = Command::new("SUBSCRIBE").arg(&self.channel);
+        let confirmed = self.expect(ear.ask(&subscribe).await?, "listen")?;
+        match kind(&confirmed) {
+            Some("subscribe") => Ok(ear),
+            _ => Err(Trouble::refused(format!("{place} does not confirm a subscription"))),
+        }
     }
 
-    /// Passes messages on until the connection is lost.
-    async fn hear(&self, mut ear: Ear) {
+    /// A reply that is no error.
+    fn expect(&self, reply: Reply, what_for: &str) -> Result<Reply, Trouble> {
+        let Some(error) = trouble::error_in(&reply) else { return Ok(reply) };
+        let what = format!("could not {what_for} to {}: {error}", self.address.place);
+        Err(Trouble::refused(what).answered())
+    }
+
+    /// Passes messages on until the connection is lost; why it was.
+    async fn hear(&self, mut ear: Ear) -> String {
         let mut is_asked = false;
         loop {
             let patience = if is_asked { RESPONSE_TIME } else { PING_EVERY };
             match tokio::time::timeout(patience, ear.next()).await {
                 Ok(Ok(reply)) => {
                     is_asked = false;
-                    self.pass_on(&reply);
+                    if !self.pass_on(&reply) {
+                        let what = trouble::error_in(&reply).unwrap_or("something");
+                        return format!("the server said without being asked: {what}");
+                    }
                 }
-                Ok(Err(_)) => return,
-                Err(_) if is_asked => return,
+                Ok(Err(trouble)) => return trouble.to_string(),
+                Err(_) if is_asked => return format!("no answer within {RESPONSE_TIME:?}"),
                 Err(_) => {
                     is_asked = true;
-                    if ear.say(&Command::new("PING")).await.is_err() {
-                        return;
+                    if let Err(trouble) = ear.say(&Command::new("PING")).await {
+                        return trouble.to_string();
                     }
                 }
             }
         }
     }
 
-    fn pass_on(&self, reply: &Reply) {
-        let Some([kind, _, message]) = reply.array() else { return };
-        if kind.text() != Some("message") {
-            return;
-        }
-        match message.text().and_then(read) {
-            Some(wakeup) => self.wake(wakeup),
-            None => tracing::warn!("a message on our channel is not understood"),
+    /// Whether it was a message, or the answer to a PING: nothing else belongs here.
+    fn pass_on(&self, reply: &Reply) -> bool {
+        match (kind(reply), reply.array()) {
+            (Some("message"), Some([_, _, message])) => {
+                match message.text().and_then(read) {
+                    Some(wakeup) => self.wake(wakeup),
+                    None => telemetry::not_understood(),
+                }
+                true
+            }
+            (kind, _) => kind == Some("pong"),
         }
     }
 
@@ -149,18 +188,40 @@ impl Subscriber {
     fn wake(&self, wakeup: Wakeup) {
         let listener = lock(&self.listener).clone();
         if let Some(listener) = listener.and_then(|listener| listener.upgrade()) {
-            listener.wake(wakeup);
+            // It wakes the tasks of foreign executors.
+            contain(|| listener.wake(wakeup));
         }
     }
+}
+
+/// Whatever ends the task that keeps the subscription up: it is known to be down.
+struct Keeper(Arc<Subscriber>);
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let why = Trouble::refused("the client's I/O thread has ended");
+        self.0.note_first(Err(why.clone()));
+        self.0.pulse.down(why);
+    }
+}
+
+/// What kind of push this is.
+fn kind(reply: &Reply) -> Option<&str> {
+    reply.array()?.first()?.text()
 }
 
 /// A connection that mostly listens.
 struct Ear {
     stream: Stream,
-    bytes: Vec<u8>,
+    inbox: Inbox,
 }
 
 impl Ear {
+    async fn ask(&mut self, command: &Command) -> Result<Reply, Trouble> {
+        self.say(command).await?;
+        self.next().await
+    }
+
     async fn say(&mut self, command: &Command) -> Result<(), Trouble> {
         let mut bytes = Vec::new();
         command.write(&mut bytes);
@@ -180,23 +241,7 @@ impl Ear {
 
     /// The next reply or message. Dropped in between, nothing is lost.
     async fn next(&mut self) -> Result<Reply, Trouble> {
-        loop {
-            match resp::read(&self.bytes) {
-                Ok(Some((reply, length))) => {
-                    self.bytes.drain(..length);
-                    return Ok(reply);
-                }
-                Ok(None) => {}
-                Err(resp::Garbled) => {
-                    return Err(Trouble::refused("the server does not speak RESP"));
-                }
-            }
-            match self.stream.read(&mut self.bytes).await {
-                Ok(0) => return Err(Trouble::refused("the server hung up")),
-                Ok(_) => {}
-                Err(error) => return Err(Trouble::refused(error.to_string())),
-            }
-        }
+        self.inbox.next(&self.stream).await.map_err(Trouble::refused)
     }
 }
 

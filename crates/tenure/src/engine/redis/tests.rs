@@ -3,6 +3,7 @@
 //!
 //! - [`caller`] calls them; [`slots`], [`answers`], [`misuse`] and [`keeping`] hold each script to
 //!   the contract in its header.
+//! - [`wire`] is about the connection that carries them.
 
 /// Makes a test of each case for every kind of server, so that a failure reads `valkey::…`.
 macro_rules! on_every_server {
@@ -31,6 +32,7 @@ mod caller;
 mod keeping;
 mod misuse;
 mod slots;
+mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;

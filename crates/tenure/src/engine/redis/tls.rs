@@ -84,6 +84,10 @@ impl Tls {
         self.socket.writable().await
     }
 
+    pub(super) fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
     /// Waits until there may be something to read.
     pub(super) async fn readable(&self) -> io::Result<()> {
         // The server may have spoken with the end of the handshake, and then be silent.

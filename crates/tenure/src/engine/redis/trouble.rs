@@ -30,20 +30,60 @@ const MIDWAY: &[&str] = &["NOPERM", "WRONGTYPE"];
 /// The server answered a script with an error.
 pub(super) fn of_server(error: &str) -> Trouble {
     let what = format!("the server said: {error}");
-    let code = error.split(' ').next().unwrap_or_default();
-    // Scripts look before they write. Older servers put the code of what stopped a script into the
-    // text, behind a dash.
+    // Scripts look before they write.
     let is_within_script = error.contains("user_script");
-    let is_refusal = |it: &&str| {
-        let is_named = code == *it || error.contains(&format!(" -{it} "));
-        is_named && !(is_within_script && MIDWAY.contains(it))
-    };
+    let is_refusal = |it: &&str| is_named(error, it) && !(is_within_script && MIDWAY.contains(it));
     let is_refused = REFUSALS.iter().any(is_refusal);
     if is_refused { Trouble::refused(what) } else { Trouble::unknown(what) }.answered()
 }
 
+/// Whether an error is of this kind. Older servers put the code of what stopped a script into the
+/// text, behind a dash.
+fn is_named(error: &str, code: &str) -> bool {
+    error.split(' ').next() == Some(code) || error.contains(&format!(" -{code} "))
+}
+
+/// The error that a reply is.
+pub(super) fn error_in(reply: &Reply) -> Option<&str> {
+    match reply {
+        Reply::Error(error) => Some(error),
+        _ => None,
+    }
+}
+
+/// What a server says that follows another one, and so takes no writes. For one lock of several, it
+/// says so in a line or an item of its own.
+const OF_REPLICAS: &[&str] = &["READONLY", "MASTERDOWN"];
+
+/// Why the server that sent this cannot grant locks: it is not the master, or not any more.
+pub(super) fn of_replica(reply: &Reply) -> Option<String> {
+    let is_so = |error: &&str| OF_REPLICAS.iter().any(|code| is_named(error, code));
+    let error = match reply {
+        Reply::Error(error) => Some(error.as_str()).filter(is_so),
+        // Every answer passes here, and hardly one has an error in it.
+        Reply::Text(bytes) if bytes.windows(2).any(|two| two == b"\n-") => {
+            let lines = std::str::from_utf8(bytes).unwrap_or_default().lines();
+            lines.filter_map(|line| line.strip_prefix('-')).find(is_so)
+        }
+        Reply::Array(replies) => replies.iter().filter_map(error_in).find(is_so),
+        _ => None,
+    };
+    error.map(|error| format!("the server said: {error}"))
+}
+
+/// Whether the server has no room: in its memory, or on its disk.
+pub(super) fn is_full(error: &str) -> bool {
+    ["OOM", "MISCONF"].iter().any(|code| is_named(error, code))
+}
+
+/// Whether this user may not run the command itself, so that nothing has run.
+pub(super) fn is_forbidden(reply: &Reply) -> bool {
+    error_in(reply)
+        .is_some_and(|error| error.starts_with("NOPERM") && !error.contains("user_script"))
+}
+
 pub(super) fn is_missing_script(reply: &Reply) -> bool {
-    matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"))
+    error_in(reply).is_some_and(|error| error.starts_with("NOSCRIPT"))
 }
 
 #[cfg(test)]
@@ -59,5 +99,20 @@ mod tests {
         assert!(!of_server("WRONGTYPE tenure:{x}:q holds a string").is_unknown());
         let midway = "WRONGTYPE Operation against a key script: 0430, on @user_script:251.";
         assert!(of_server(midway).is_unknown());
+    }
+
+    #[test]
+    fn a_replica_is_known_by_what_it_says() {
+        let is_so = |reply| of_replica(&reply).is_some();
+        let error = |text: &str| Reply::Error(text.into());
+        let says = "READONLY You can't write against a read only replica.";
+        let older = "ERR Error running script (call to f_12): @user_script:9: -READONLY You can't";
+        assert!(is_so(error(says)) && is_so(error(older)));
+        assert!(is_so(error("MASTERDOWN Link with MASTER is down and replica-serve-stale-data")));
+        assert!(is_so(Reply::Array(vec![Reply::Text(b"7".into()), error(says)])), "one of many");
+        assert!(is_so(Reply::Text(format!("7\n1 12 1 300 9\n-{says}").into())), "one of many");
+        assert!(!is_so(error("WRONGTYPE tenure:{READONLY} holds a string")));
+        assert!(!is_so(Reply::Text(b"7\n-WRONGTYPE x\n0".into())));
+        assert!(!is_so(Reply::Text(b"READONLY".into())), "a text is no error");
     }
 }

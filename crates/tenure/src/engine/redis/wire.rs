@@ -3,6 +3,8 @@
 //! Whoever sends a command writes it to the socket itself, on its own thread: waking the I/O
 //! thread to do so would cost more than the trip to the server. The I/O thread reads, calls back,
 //! and writes only what the socket would not take at once.
+//!
+//! However a connection ends, every command on it is answered: what it did is unknown (I6).
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,18 +14,28 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::address::Place;
-use super::resp::{self, Command, Reply};
+use super::inbox::Inbox;
+use super::resp::{Command, Reply};
 use super::stream::Stream;
+use super::{pace, trouble};
 use crate::clock;
 use crate::core::moment::Moment;
 use crate::error::Trouble;
 use crate::sync::lock;
+use crate::thread::contain;
 
 /// Far longer than any answer takes, and well below a third of the default lease.
 pub(super) const RESPONSE_TIME: Duration = Duration::from_secs(2);
 
 /// How often to look for answers that are overdue.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// What a reply may cost in memory. The largest that is asked for tells of all holders of a hundred
+/// locks, at some 200 bytes each; a server that sends more than this is broken.
+const LARGEST: usize = 64 * 1024 * 1024;
+
+/// Why a connection is left that carries no bad news itself.
+pub(super) const MOVED: &str = "the server is not the master any more";
 
 /// Called with the reply, on the I/O thread, or with what went wrong, on any. It must not block.
 pub(super) type Done = Box<dyn FnOnce(Result<Reply, Trouble>) + Send>;
@@ -46,6 +58,19 @@ struct Traffic {
 struct Awaited {
     sent: Moment,
     done: Done,
+}
+
+/// Why a connection ended.
+pub(super) struct Loss {
+    pub(super) why: String,
+    /// The server has said that it is not the master any more.
+    pub(super) is_of_replica: bool,
+}
+
+impl Loss {
+    fn new(why: impl Into<String>) -> Self {
+        Self { why: why.into(), is_of_replica: false }
+    }
 }
 
 impl Wire {
@@ -72,53 +97,56 @@ impl Wire {
         }
     }
 
-    /// Carries the traffic until the connection is lost, then tells everyone who waits; why it was.
-    pub(super) async fn carry(&self, place: &Place) -> String {
-        let why = tokio::select! {
-            why = self.receive() => why,
+    /// Carries the traffic until the connection is lost, or the server has `moved`; then answers all that
+    /// wait. Why it was lost.
+    pub(super) async fn carry(&self, place: &Place, moved: impl Future<Output = ()>) -> Loss {
+        let loss = tokio::select! {
+            loss = self.receive() => loss,
             () = self.write_left_over() => unreachable!("it goes on for ever"),
-            () = self.overdue() => format!("no answer from {place} within {RESPONSE_TIME:?}"),
+            () = self.overdue() => {
+                Loss::new(format!("no answer from {place} within {RESPONSE_TIME:?}"))
+            }
+            () = moved => Loss::new(MOVED),
         };
+        if !lock(&self.traffic).awaited.is_empty() {
+            // What has not left this machine must not take effect later, for nobody.
+            self.stream.reset_when_closed();
+        }
+        self.end(&loss.why);
+        loss
+    }
+
+    /// Answers all that wait. From now on everything is refused.
+    fn end(&self, why: &str) {
         let awaited = {
             let mut traffic = lock(&self.traffic);
             traffic.is_over = true;
             std::mem::take(&mut traffic.awaited)
         };
         for Awaited { done, .. } in awaited {
-            done(Err(Trouble::unknown(why.clone())));
+            contain(|| done(Err(Trouble::unknown(why))));
         }
-        why
     }
 
     /// Reads replies until there are no more; why not.
-    async fn receive(&self) -> String {
-        let mut bytes = Vec::with_capacity(16 * 1024);
+    async fn receive(&self) -> Loss {
+        let mut inbox = Inbox::new(LARGEST);
         loop {
-            match self.stream.read(&mut bytes).await {
-                Ok(0) => return "the server hung up".to_owned(),
-                Ok(_) => {}
-                Err(error) => return format!("the connection was lost: {error}"),
+            let reply = match inbox.next(&self.stream).await {
+                Ok(reply) => reply,
+                Err(why) => return Loss::new(why),
+            };
+            let said = trouble::of_replica(&reply);
+            let Some(Awaited { done, .. }) = lock(&self.traffic).awaited.pop_front() else {
+                // Requests and replies are out of step, or the server says why it hangs up.
+                let what = trouble::error_in(&reply).unwrap_or("something");
+                return Loss::new(format!("the server said without being asked: {what}"));
+            };
+            // What is called is not all ours: it wakes the tasks of foreign executors.
+            contain(|| done(Ok(reply)));
+            if let Some(why) = said {
+                return Loss { why, is_of_replica: true };
             }
-            let mut taken = 0;
-            loop {
-                match resp::read(&bytes[taken..]) {
-                    Ok(Some((reply, length))) => {
-                        taken += length;
-                        self.deliver(reply);
-                    }
-                    Ok(None) => break,
-                    Err(resp::Garbled) => return "the server does not speak RESP".to_owned(),
-                }
-            }
-            bytes.drain(..taken);
-        }
-    }
-
-    fn deliver(&self, reply: Reply) {
-        let next = lock(&self.traffic).awaited.pop_front();
-        match next {
-            Some(Awaited { done, .. }) => done(Ok(reply)),
-            None => tracing::warn!("the server answered without being asked"),
         }
     }
 
@@ -154,11 +182,18 @@ impl Wire {
     /// Resolves when an answer is overdue: the connection is a black hole.
     async fn overdue(&self) {
         loop {
-            super::link::pause(LOOK_EVERY).await;
+            pace::pause(LOOK_EVERY).await;
             let oldest = lock(&self.traffic).awaited.front().map(|awaited| awaited.sent);
             if oldest.is_some_and(|sent| clock::now().since(sent) > RESPONSE_TIME) {
                 return;
             }
         }
+    }
+}
+
+impl Drop for Wire {
+    /// The I/O thread has ended, or what ran on it has panicked.
+    fn drop(&mut self) {
+        self.end("the client was closed");
     }
 }

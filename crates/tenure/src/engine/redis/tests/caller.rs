@@ -11,7 +11,7 @@ use tenure_testkit::resp::Reply as Plain;
 
 use super::super::batch::{self, Batched};
 use super::super::keys;
-use super::super::resp::{self, Command, Reply};
+use super::super::resp::{Command, Parser, Reply};
 use super::super::scripts::Script;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
@@ -117,7 +117,9 @@ impl Caller {
 pub(super) fn words(command: &Command) -> Vec<String> {
     let mut bytes = Vec::new();
     command.write(&mut bytes);
-    let Ok(Some((Reply::Array(words), _))) = resp::read(&bytes) else { panic!("no command") };
+    let mut parser = Parser::new(usize::MAX);
+    parser.buffer().extend_from_slice(&bytes);
+    let Ok(Some(Reply::Array(words))) = parser.next() else { panic!("no command") };
     words.iter().filter_map(Reply::text).map(str::to_owned).collect()
 }
 

@@ -1,0 +1,109 @@
+//! Calls of scripts, by the name that the server gives them, or with their text where it has
+//! forgotten them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::oneshot;
+
+use super::keys;
+use super::link::{Link, closed};
+use super::resp::{Command, Reply};
+use super::scripts::Script;
+use super::trouble::{is_forbidden, is_missing_script, of_server};
+use super::wire::Done;
+use crate::core::name::LockName;
+use crate::error::Trouble;
+
+/// How often a script is loaded for one call, where it cannot be sent along: each time, the server may
+/// be made to forget it before it is called.
+const LOADS: u32 = 8;
+
+/// A call of a script.
+pub(super) struct Call {
+    script: &'static Script,
+    nonce: String,
+    pub(super) command: Command,
+}
+
+/// Called with a script's answer.
+pub(super) type Landed = Done;
+
+impl Link {
+    /// A call of a script on some locks, to which the operation's own arguments are added.
+    pub(super) fn prepare<'a>(
+        &self,
+        script: &'static Script,
+        names: impl ExactSizeIterator<Item = &'a LockName>,
+        client: &str,
+    ) -> Call {
+        let nonce = self.nonce.fetch_add(1, Ordering::Relaxed).to_string();
+        let mut command = Command::new("EVALSHA").arg(&script.hash).arg(names.len().to_string());
+        names.for_each(|name| command.push(keys::lock(name)));
+        command.push(&nonce);
+        command.push(client);
+        Call { script, nonce, command }
+    }
+
+    /// Runs a script, telling the server its text where it does not know it, and checks that the
+    /// answer is the one to this very call.
+    pub(super) fn call(self: &Arc<Self>, call: Call, landed: Landed) {
+        let (link, call) = (self.clone(), Arc::new(call));
+        let sent = call.clone();
+        let done = Box::new(move |result: Result<Reply, Trouble>| match result {
+            Ok(reply) if is_missing_script(&reply) => link.call_with_text(call, landed),
+            result => landed(call.answer(result)),
+        });
+        self.send(&sent.command, done);
+    }
+
+    /// The server has forgotten its scripts, so this one has not run. It is sent with its text: told
+    /// it beforehand, the server could be made to forget it again in between.
+    fn call_with_text(self: Arc<Self>, call: Arc<Call>, landed: Landed) {
+        let command =
+            call.command.with_head(["EVALSHA", &call.script.hash], ["EVAL", &call.script.text]);
+        let link = self.clone();
+        let done = Box::new(move |result: Result<Reply, Trouble>| match result {
+            Ok(reply) if is_forbidden(&reply) => link.load_and_call(call, landed, LOADS),
+            result => landed(call.answer(result)),
+        });
+        self.send(&command, done);
+    }
+
+    /// A user who may not send scripts may load them.
+    fn load_and_call(self: Arc<Self>, call: Arc<Call>, landed: Landed, loads: u32) {
+        let load = Command::new("SCRIPT").arg("LOAD").arg(&call.script.text);
+        self.send(&load, Box::new(|_| ()));
+        let (link, sent) = (self.clone(), call.clone());
+        let done = Box::new(move |result: Result<Reply, Trouble>| match result {
+            Ok(reply) if is_missing_script(&reply) && loads > 1 => {
+                link.load_and_call(call, landed, loads - 1);
+            }
+            result => landed(call.answer(result)),
+        });
+        self.send(&sent.command, done);
+    }
+
+    /// Runs a script, and awaits its answer.
+    pub(super) async fn run(self: &Arc<Self>, call: Call) -> Result<Reply, Trouble> {
+        let (done, answer) = oneshot::channel();
+        self.call(call, Box::new(|result| drop(done.send(result))));
+        answer.await.unwrap_or_else(|_| Err(closed()))
+    }
+}
+
+impl Call {
+    /// What the script answered: a text or an array that begins with the nonce.
+    fn answer(&self, result: Result<Reply, Trouble>) -> Result<Reply, Trouble> {
+        let reply = result?;
+        let echo = match &reply {
+            Reply::Error(error) => return Err(of_server(error)),
+            Reply::Array(replies) => replies.first().and_then(Reply::text),
+            text => text.text().and_then(|text| text.lines().next()),
+        };
+        if echo == Some(&self.nonce) {
+            return Ok(reply);
+        }
+        Err(Trouble::unknown("the server gave the answer to another request"))
+    }
+}

@@ -1,0 +1,129 @@
+//! How a connection ends, and what becomes of what was sent on it.
+
+use std::future::pending;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, channel};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tenure_testkit::Server;
+
+use super::super::address::Address;
+use super::super::resp::{Command, Reply};
+use super::super::stream;
+use super::super::wire::{RESPONSE_TIME, Wire};
+use super::*;
+
+/// A connection to a listener of the test's own, and its other end.
+async fn connect() -> (Address, Arc<Wire>, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let address = Address::parse(&format!("redis://127.0.0.1:{port}")).unwrap();
+    let wire = Arc::new(Wire::new(stream::open(&address.place).await.unwrap()));
+    (address, wire, listener.accept().unwrap().0)
+}
+
+fn send(wire: &Wire, command: &Command) -> Receiver<Result<Reply, Trouble>> {
+    let (done, answer) = channel();
+    wire.send(command, Box::new(move |result| drop(done.send(result))));
+    answer
+}
+
+/// Reads all that comes; how much it is, and how it ends.
+fn drain(mut peer: TcpStream) -> (usize, Result<usize, ErrorKind>) {
+    let (mut bytes, mut count) = (vec![0; 65_536], 0);
+    peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    loop {
+        match peer.read(&mut bytes) {
+            Ok(0) => return (count, Ok(0)),
+            Ok(read) => count += read,
+            Err(error) => return (count, Err(error.kind())),
+        }
+    }
+}
+
+/// I6: a server takes nothing in, and its answer is overdue. What it has not taken in yet does not
+/// reach it later: it would take effect for nobody.
+#[tokio::test]
+async fn what_has_not_left_when_an_answer_is_overdue_is_thrown_away() {
+    let (address, wire, peer) = connect().await;
+    let much = vec![b'x'; 32 * 1024 * 1024];
+    let answer = send(&wire, &Command::new("SET").arg("key").arg(&much));
+    let loss = tokio::time::timeout(RESPONSE_TIME * 5, wire.carry(&address.place, pending())).await;
+    assert!(loss.expect("it is given up").why.starts_with("no answer from"));
+    assert!(answer.recv().unwrap().unwrap_err().is_unknown());
+    let late = send(&wire, &Command::new("GET"));
+    assert!(!late.recv().unwrap().unwrap_err().is_unknown(), "never sent: so this is known");
+    drop(wire);
+    let (count, end) = drain(peer);
+    assert!(count < much.len(), "all of it came");
+    assert_eq!(end, Err(ErrorKind::ConnectionReset));
+}
+
+/// A client that is closed says so, and what it said before is heard.
+#[tokio::test]
+async fn a_connection_that_is_closed_in_peace_is_not_reset() {
+    let (_, wire, peer) = connect().await;
+    let answer = send(&wire, &Command::new("DEL").arg("key"));
+    drop(wire);
+    assert!(answer.recv().unwrap().unwrap_err().is_unknown(), "I6: whatever becomes of it");
+    assert_eq!(drain(peer), (22, Ok(0)));
+}
+
+/// The reply to nothing means that requests and replies are out of step.
+#[tokio::test]
+async fn a_reply_without_a_request_ends_the_connection() {
+    let (address, wire, mut peer) = connect().await;
+    peer.write_all(b"-ERR max number of clients reached\r\n").unwrap();
+    let loss = wire.carry(&address.place, pending()).await;
+    let expected = "the server said without being asked: ERR max number of clients reached";
+    assert_eq!(loss.why, expected);
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn request(name: &str) -> AcquireRequest {
+    super::answers::acquire(name, Owner::new())
+}
+
+/// I6: the I/O thread ends, whatever has ended it. What is in flight is unknown, what comes is refused
+/// at once, and the health says so. (It used to hang, and to say that all is well.)
+#[test]
+fn an_io_thread_that_has_ended_answers_everything() {
+    let server = Server::start();
+    let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap()).unwrap();
+    let runtime = runtime();
+    let mut engine = runtime.block_on(RedisEngine::connect(&server.url())).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    // More than one call carries: the rest is gathered, and must not stay so.
+    let flying: Vec<_> = (0..300).map(|it| engine.acquire(request(&format!("{it}")))).collect();
+    engine._running = oneshot::channel().0;
+    for (number, answer) in flying.into_iter().enumerate() {
+        let answered = async { tokio::time::timeout(Duration::from_secs(20), answer).await };
+        let trouble = runtime.block_on(answered).expect("it is answered").unwrap_err();
+        assert!(number > 0 || trouble.is_unknown(), "{trouble}");
+    }
+    kill_process(pid, Signal::CONT).unwrap();
+    let refused = runtime.block_on(engine.acquire(request("x"))).unwrap_err();
+    assert!(!refused.is_unknown(), "{refused}");
+    let renewal =
+        Renewal { name: LockName::new("x").unwrap(), owner: Owner::new(), lease: Lease::DEFAULT };
+    assert!(!runtime.block_on(engine.renew(vec![renewal])).unwrap_err().is_unknown());
+    for link in engine.health().links {
+        assert!(!link.is_up && link.trouble.unwrap().contains("thread has ended"), "{}", link.link);
+    }
+}
+
+#[test]
+fn a_task_of_the_io_thread_that_panics_is_started_again() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    runtime().block_on(thread::lasting(move || {
+        let run = counted.fetch_add(1, SeqCst);
+        async move { assert!(run >= 2, "as this test wants it to") }
+    }));
+    assert_eq!(count.load(SeqCst), 3);
+}
