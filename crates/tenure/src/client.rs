@@ -331,11 +331,9 @@ impl Tenure {
         let (name, owner, lease) = (handle.name().clone(), handle.owner(), handle.lease());
         let sent = clock::now();
         let renewal = Renewal { name: name.clone(), owner, lease };
-        match self.client.driver.engine.renew(vec![renewal]).await {
-            Ok(outcomes) if outcomes == [Renewed::Extended] => {
-                Ok(lease::deadline(sent, lease.duration()))
-            }
-            Ok(_) => Err(Lost { name, why: WhyLost::NotHeld }.into()),
+        match self.client.driver.renew_one(renewal).await {
+            Ok(Renewed::Extended) => Ok(lease::deadline(sent, lease.duration())),
+            Ok(Renewed::NotHeld) => Err(Lost { name, why: WhyLost::NotHeld }.into()),
             Err(trouble) => Err(failed(&name, "renew", trouble)),
         }
     }

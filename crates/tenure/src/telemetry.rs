@@ -40,6 +40,12 @@ pub(crate) fn renewal_failed(count: usize, trouble: &Trouble) {
     tracing::warn!(locks = count, %trouble, "could not renew; trying again");
 }
 
+/// The renewal of one lock failed, while others of the same call may have succeeded.
+pub(crate) fn renewal_of_one_failed(name: &LockName, trouble: &Trouble) {
+    counter!("tenure_renewals_total", "outcome" => "failed").increment(1);
+    tracing::warn!(lock = %name, %trouble, "could not renew; trying again");
+}
+
 /// A lock was lost.
 pub(crate) fn lost(lost: &Lost, fence: Fence) {
     counter!("tenure_losses_total").increment(1);

@@ -79,8 +79,10 @@ pub trait Engine: Send + Sync + 'static {
         requests.into_iter().map(|request| self.acquire(request)).collect()
     }
 
-    /// Extends many leases at once; the answers are in the order of the renewals.
-    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Renewed>>;
+    /// Extends many leases at once; the answers are in the order of the renewals. Trouble with one
+    /// lock is the answer for that lock, and leaves the others alone; an error of the whole call is
+    /// for trouble that concerns all of them.
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>>;
 
     /// Ends an entry; with the last one, hands the lock to the next waiter.
     fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome>;

@@ -153,7 +153,7 @@ impl Engine for LocalEngine {
         Answer::now(self.enter(&request))
     }
 
-    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Renewed>> {
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>> {
         if let Err(trouble) = self.ensure_there() {
             return Answer::now(Err(trouble));
         }
@@ -162,7 +162,7 @@ impl Engine for LocalEngine {
             Patience::Short,
             Subject::Locks(names),
             |table, now, effects| {
-                renewals.iter().map(|renewal| table.renew(renewal, now, effects)).collect()
+                renewals.iter().map(|renewal| Ok(table.renew(renewal, now, effects))).collect()
             },
         ))
     }

@@ -150,9 +150,11 @@ impl Engine for RedisEngine {
         self.acquires.send_all(requests)
     }
 
-    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Renewed>> {
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>> {
         let server = self.server.clone();
-        Answer::later(async move { server.renew(renewals).await })
+        Answer::later(
+            async move { Ok(server.renew(renewals).await?.into_iter().map(Ok).collect()) },
+        )
     }
 
     fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {
