@@ -74,7 +74,10 @@ pub struct LockInfo {
     pub kind: Option<Kind>,
     /// How many permits it has; zero while it is free.
     pub limit: u32,
-    /// Who holds it.
+    /// How many hold it.
+    pub holding: usize,
+    /// The holders, by their fences: of many, those whose leases end first, up to
+    /// [`LockInfo::HOLDERS_SHOWN`], and fewer in a list of locks.
     pub holders: Vec<HolderInfo>,
     /// How many wait for it.
     pub waiting: usize,
@@ -88,12 +91,19 @@ impl LockInfo {
     /// How many waiters are shown in full.
     pub const WAITERS_SHOWN: usize = 1000;
 
+    /// How many holders are shown in full. To look at a lock must not keep others from it.
+    pub const HOLDERS_SHOWN: usize = 1000;
+
+    /// How many holders of each lock a list shows.
+    pub const HOLDERS_LISTED: usize = 10;
+
     /// A lock that nobody holds or wants.
     pub(crate) fn free(name: LockName) -> Self {
         Self {
             name,
             kind: None,
             limit: 0,
+            holding: 0,
             holders: Vec::new(),
             waiting: 0,
             waiters: Vec::new(),
@@ -103,7 +113,7 @@ impl LockInfo {
 
     /// Whether nobody holds it.
     pub fn is_free(&self) -> bool {
-        self.holders.is_empty()
+        self.holding == 0
     }
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use metrics::gauge;
 use metrics::{counter, histogram};
 
+#[cfg(feature = "redis")]
+use crate::core::clock_step::ClockStep;
 use crate::core::fence::Fence;
 use crate::core::name::LockName;
 use crate::error::{Error, Lost, Trouble};
@@ -78,4 +80,17 @@ pub(crate) fn disconnected(link: &'static str, trouble: &Trouble) {
 pub(crate) fn fell_back(name: &LockName, error: &Error) {
     counter!("tenure_fallbacks_total").increment(1);
     tracing::warn!(lock = %name, %error, "using a local lock: only this process is kept out");
+}
+
+/// The clock of the store was set. Leases end by it.
+#[cfg(feature = "redis")]
+pub(crate) fn clock_stepped(step: ClockStep) {
+    let (direction, by, meaning) = match step {
+        ClockStep::Forward(by) => ("forward", by, "leases may have ended early"),
+        ClockStep::Back(by) => {
+            ("back", by, "a crashed holder may keep its lock for one more lease")
+        }
+    };
+    counter!("tenure_clock_steps_total", "direction" => direction).increment(1);
+    tracing::warn!(direction, ?by, "the clock of the store was set: {meaning}");
 }

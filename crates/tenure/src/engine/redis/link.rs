@@ -225,7 +225,7 @@ fn answer(reply: Reply, nonce: &str) -> Result<Reply, Trouble> {
     let echo = match &reply {
         Reply::Error(error) => return Err(of_server(error)),
         Reply::Array(replies) => replies.first().and_then(Reply::text),
-        text => text.text().and_then(|text| text.lines().next()),
+        text => text.text().and_then(|text| text.lines().next()?.split(' ').next()),
     };
     if echo == Some(nonce) {
         return Ok(reply);

@@ -22,6 +22,7 @@ mod link;
 mod operations;
 mod permissions;
 mod records;
+mod renewals;
 mod resp;
 mod scripts;
 mod server;
@@ -50,11 +51,12 @@ use super::pulse::Pulse;
 use super::{
     AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
     ForceRequest, Health, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal,
-    Renewed,
+    Renewed, Wakeup,
 };
 use crate::core::name::LockName;
 use crate::error::{Error, Trouble};
 use crate::info::{About, LockInfo};
+use crate::telemetry;
 
 /// The lease of a hand-over until its first renewal, which is sent at once.
 const CLAIM: Duration = Duration::from_secs(3);
@@ -101,6 +103,7 @@ impl RedisEngine {
             commands: Link::new(address.clone(), "commands"),
             renewals: Link::new(address.clone(), "renewals"),
             about: About::this_process(),
+            clock: Default::default(),
             client: client.clone(),
         });
         let (running, ended) = oneshot::channel::<()>();
@@ -151,10 +154,16 @@ impl Engine for RedisEngine {
     }
 
     fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>> {
-        let server = self.server.clone();
-        Answer::later(
-            async move { Ok(server.renew(renewals).await?.into_iter().map(Ok).collect()) },
-        )
+        let (server, subscriber) = (self.server.clone(), self.subscriber.clone());
+        Answer::later(async move {
+            let (outcomes, step) = server.renew(&renewals).await;
+            if let Some(step) = step {
+                telemetry::clock_stepped(step);
+                // Other leases may have ended by that clock: their holders find out now (I9).
+                subscriber.wake(Wakeup::Missed);
+            }
+            Ok(outcomes)
+        })
     }
 
     fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {
@@ -168,7 +177,8 @@ impl Engine for RedisEngine {
     fn inspect(&self, name: LockName) -> Answer<LockInfo> {
         let server = self.server.clone();
         Answer::later(async move {
-            let mut infos = server.inspect(&[name], LockInfo::WAITERS_SHOWN).await?;
+            let mut infos =
+                server.inspect(&[name], LockInfo::HOLDERS_SHOWN, LockInfo::WAITERS_SHOWN).await?;
             infos.pop().ok_or_else(|| Trouble::unknown("the server's answer is too short"))
         })
     }

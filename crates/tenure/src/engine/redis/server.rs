@@ -1,18 +1,19 @@
 //! What is asked of the server beyond operations that travel together: renewals, and looking at
 //! locks.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::batch::{self, Batched};
 use super::link::Link;
 use super::records::{self, Clients};
 use super::resp::{Command, Reply};
 use super::{keys, scripts, trouble};
+use crate::core::clock_step::ClockWatch;
 use crate::core::name::LockName;
-use crate::engine::{ForceOutcome, ForceRequest, ListRequest, Renewal, Renewed};
+use crate::engine::{ForceOutcome, ForceRequest, ListRequest};
 use crate::error::Trouble;
 use crate::info::{About, LockInfo};
+use crate::owner::Owner;
 
 /// How long the record of a forced release is kept.
 const RECORD_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -27,6 +28,7 @@ pub(super) struct Server {
     pub(super) renewals: Arc<Link>,
     pub(super) client: String,
     pub(super) about: About,
+    pub(super) clock: Mutex<ClockWatch>,
 }
 
 impl Server {
@@ -44,25 +46,14 @@ impl Server {
         self.commands.send(&command, Box::new(|_| ()));
     }
 
-    pub(super) async fn renew(&self, renewals: Vec<Renewal>) -> Result<Vec<Renewed>, Trouble> {
-        if renewals.is_empty() {
-            return Ok(Vec::new());
-        }
-        let names = renewals.iter().map(Batched::name);
-        let mut call = self.renewals.prepare(Renewal::script(), names, &self.client);
-        renewals.iter().for_each(|renewal| renewal.arguments(&mut call.command));
-        let lines = self.renewals.run(call).await.and_then(batch::lines)?;
-        let mut lines = lines.iter().map(String::as_str);
-        renewals.iter().map(|_| batch::read::<Renewal>(lines.next())).collect()
-    }
-
     pub(super) async fn inspect(
         &self,
         names: &[LockName],
+        holders: usize,
         waiters: usize,
     ) -> Result<Vec<LockInfo>, Trouble> {
         let mut call = self.commands.prepare(&scripts::INSPECT, names.iter(), &self.client);
-        call.command.push(waiters.to_string());
+        [waiters, holders].iter().for_each(|most| call.command.push(most.to_string()));
         let replies = self.commands.run(call).await.and_then(array)?;
         let clients = self.clients(replies.iter().flat_map(records::clients).collect()).await?;
         let infos = names.iter().zip(&replies).map(|(name, reply)| match reply {
@@ -95,7 +86,7 @@ impl Server {
         names.dedup();
         let mut infos = Vec::new();
         for some in names.chunks(100) {
-            let seen = self.inspect(some, 0).await?;
+            let seen = self.inspect(some, LockInfo::HOLDERS_LISTED, 0).await?;
             infos.extend(seen.into_iter().filter(|info| info.kind.is_some()));
             if infos.len() >= request.limit {
                 break;
@@ -121,7 +112,23 @@ impl Server {
         }
     }
 
+    /// Takes a lock away from its holders: from so many at a time as one call may.
     pub(super) async fn force(&self, request: ForceRequest) -> Result<ForceOutcome, Trouble> {
+        let mut owners = Vec::new();
+        loop {
+            let (some, is_rest) = self.force_some(&request).await?;
+            let is_done = !is_rest || some.is_empty();
+            owners.extend(some);
+            match owners.is_empty() {
+                _ if !is_done => {}
+                true => return Ok(ForceOutcome::NotHeld),
+                false => return Ok(ForceOutcome::Released(owners)),
+            }
+        }
+    }
+
+    /// The owners that do not hold it any more, and whether there are others.
+    async fn force_some(&self, request: &ForceRequest) -> Result<(Vec<Owner>, bool), Trouble> {
         let names = std::iter::once(&request.name);
         let mut call = self.commands.prepare(&scripts::FORCE, names, &self.client);
         let expected = request.expected.map(|owner| owner.to_string()).unwrap_or_default();
@@ -129,16 +136,13 @@ impl Server {
         let kept = RECORD_KEPT.as_millis().to_string();
         [expected, record, kept].iter().for_each(|argument| call.command.push(argument));
         let replies = self.commands.run(call).await.and_then(array)?;
-        let owners = match replies.first() {
-            Some(Reply::Error(error)) => return Err(trouble::of_server(error)),
-            Some(Reply::Array(owners)) => owners.iter(),
+        let (owners, is_rest) = match &replies[..] {
+            [Reply::Error(error), ..] => return Err(trouble::of_server(error)),
+            [Reply::Array(owners), rest] => (owners.iter(), rest.number() == Some(1)),
             _ => return Err(not_understood()),
         };
         let owners: Option<Vec<_>> = owners.map(|owner| owner.text()?.parse().ok()).collect();
-        match owners.ok_or_else(not_understood)? {
-            owners if owners.is_empty() => Ok(ForceOutcome::NotHeld),
-            owners => Ok(ForceOutcome::Released(owners)),
-        }
+        Ok((owners.ok_or_else(not_understood)?, is_rest))
     }
 
     /// Sends a command that must not fail.

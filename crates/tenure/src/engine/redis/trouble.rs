@@ -9,6 +9,7 @@ const REFUSALS: &[&str] = &[
     "BUSY",
     "CLUSTERDOWN",
     "CROSSSLOT",
+    "DAMAGED",
     "LOADING",
     "MASTERDOWN",
     "MISCONF",
@@ -40,6 +41,13 @@ pub(super) fn of_server(error: &str) -> Trouble {
     };
     let is_refused = REFUSALS.iter().any(is_refusal);
     if is_refused { Trouble::refused(what) } else { Trouble::unknown(what) }.answered()
+}
+
+/// Whether a call may have failed as a whole because of one of its keys: others may be served alone.
+pub(super) fn may_be_about_one(trouble: &Trouble) -> bool {
+    let what = trouble.to_string();
+    trouble.is_answer()
+        && (what.starts_with("the server said: NOPERM") || what.contains("user_script"))
 }
 
 pub(super) fn is_missing_script(reply: &Reply) -> bool {
