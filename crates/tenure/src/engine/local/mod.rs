@@ -16,6 +16,7 @@
 //! - [`arrival`]: a request for a lock, and [`gaze`] whether to wait for it with open eyes.
 //! - [`checkup`] and [`trouble`]: what is told to people.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Weak;
@@ -52,7 +53,7 @@ mod watch;
 use self::client::Presence;
 use self::gaze::Gaze;
 use self::registry::Shared;
-use self::step::Subject;
+use self::step::{Done, Subject};
 use self::turn::Patience;
 use super::{
     AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
@@ -158,13 +159,16 @@ impl Engine for LocalEngine {
             return Answer::now(Err(trouble));
         }
         let names = renewals.iter().map(|renewal| &renewal.name).collect();
-        Answer::now(self.store.perform(
-            Patience::Short,
-            Subject::Locks(names),
-            |table, now, effects| {
-                renewals.iter().map(|renewal| Ok(table.renew(renewal, now, effects))).collect()
-            },
-        ))
+        let subject = Subject::Locks(names);
+        let done = self.store.perform_on_each(Patience::Short, subject, |table, now, effects| {
+            renewals.iter().map(|it| table.renew(it, now, effects)).collect::<Vec<_>>()
+        });
+        Answer::now(done.map(|Done { outcome, unreadable, .. }| {
+            let unreadable: HashMap<_, _> = unreadable.into_iter().collect();
+            let outcomes = renewals.iter().zip(outcome);
+            let trouble = |it: &Renewal| unreadable.get(&it.name).cloned();
+            outcomes.map(|(renewal, it)| trouble(renewal).map_or(Ok(it), Err)).collect()
+        }))
     }
 
     fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {
@@ -200,17 +204,27 @@ impl Engine for LocalEngine {
     }
 
     fn inspect(&self, name: LockName) -> Answer<LockInfo> {
-        Answer::now(self.store.perform(
-            Patience::Long,
-            Subject::Inspected(&name),
-            |table, now, effects| table.inspect(&name, now, effects),
-        ))
+        let subject = Subject::Inspected(&name);
+        let done = self.store.perform_on_each(Patience::Long, subject, |table, now, effects| {
+            table.inspect(&name, now, effects)
+        });
+        Answer::now(done.map(|Done { outcome: info, unreadable, .. }| {
+            let trouble = unreadable.first().map(|(_, trouble)| trouble.to_string());
+            LockInfo { trouble, ..info }
+        }))
     }
 
     fn list(&self, request: ListRequest) -> Answer<Vec<LockInfo>> {
         let subject = Subject::Below(&request.prefix, request.limit);
-        Answer::now(self.store.perform(Patience::Long, subject, |table, now, effects| {
+        let done = self.store.perform_on_each(Patience::Long, subject, |table, now, effects| {
             table.list(&request, now, effects)
+        });
+        Answer::now(done.map(|Done { outcome: mut infos, unreadable, .. }| {
+            let unreadable = unreadable.into_iter();
+            infos.extend(unreadable.map(|(name, trouble)| LockInfo::unreadable(name, &trouble)));
+            infos.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+            infos.truncate(request.limit);
+            infos
         }))
     }
 

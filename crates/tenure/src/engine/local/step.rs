@@ -40,11 +40,22 @@ pub(super) enum Subject<'a> {
     Below(&'a str, usize),
 }
 
+/// What an operation has done.
+pub(super) struct Done<T> {
+    pub(super) outcome: T,
+    /// The wake-ups to deliver.
+    pub(super) effects: Effects,
+    /// The locks among several for which nothing was done, each with the reason.
+    pub(super) unreadable: Vec<(LockName, Trouble)>,
+}
+
 pub(super) struct Step<'s> {
     pub(super) store: &'s Store,
     pub(super) transaction: RwTxn<'s>,
     /// Locks in the table, with the bytes they were read from.
     pub(super) brought: Vec<(LockName, Option<Vec<u8>>)>,
+    /// Locks that could not be brought, because their records cannot be read. They stay as they are.
+    unreadable: Vec<(LockName, Trouble)>,
     /// Clients that were asked for, and whether they are gone.
     asked: Vec<(Route, bool)>,
     // Last, so that the transaction has ended when the turn does.
@@ -56,15 +67,22 @@ impl<'s> Step<'s> {
         let turn = store.turns.take(patience, || store.last_change())?;
         let transaction = store.env.write_txn();
         let transaction = transaction.map_err(|error| trouble::of_map(store.folder(), &error))?;
-        Ok(Self { store, transaction, brought: Vec::new(), asked: Vec::new(), _turn: turn })
+        Ok(Self {
+            store,
+            transaction,
+            brought: Vec::new(),
+            unreadable: Vec::new(),
+            asked: Vec::new(),
+            _turn: turn,
+        })
     }
 
-    /// Performs an operation, and returns the wake-ups to deliver.
+    /// Performs an operation. If it is about one lock, that lock must be readable.
     pub(super) fn perform<T>(
         mut self,
         subject: Subject<'_>,
         operation: impl FnOnce(&mut Table, Now, &mut Effects) -> T,
-    ) -> Result<(T, Effects), Trouble> {
+    ) -> Result<Done<T>, Trouble> {
         // Asked only now: whoever has the transaction has the present.
         let now = clock::both();
         let mut meta = self.read_meta()?;
@@ -88,25 +106,43 @@ impl<'s> Step<'s> {
         if meta != before {
             self.write_meta(&meta)?;
         }
+        let unreadable = std::mem::take(&mut self.unreadable);
         self.commit()?;
-        Ok((outcome, effects))
+        Ok(Done { outcome, effects, unreadable })
     }
 
     fn bring(&mut self, subject: &Subject<'_>, table: &mut Table, now: Now) -> Result<(), Trouble> {
         match subject {
-            Subject::Lock(name) => self.bring_lock(name, Waiters::First, table, now),
+            Subject::Lock(name) => {
+                self.bring_lock(name, Waiters::First, table, now)?;
+                self.ensure_readable()
+            }
             Subject::Locks(names) => {
                 names.iter().try_for_each(|name| self.bring_lock(name, Waiters::First, table, now))
             }
             Subject::Inspected(name) => {
-                if let Some(bytes) = self.get(&key(FORCED, name.as_str()))? {
-                    let forced = record::decode_forced(&bytes);
-                    table.put_forced(forced.map_err(|why| self.unreadable(name, why))?);
-                }
-                self.bring_lock(name, Waiters::All, table, now)
+                self.bring_lock(name, Waiters::All, table, now)?;
+                self.ensure_readable()?;
+                self.bring_forced(name, table)
             }
             Subject::Below(prefix, most) => self.bring_below(prefix, *most, table, now),
         }
+    }
+
+    /// Brings the record of a forced release. One that cannot be read is noted, because the lock
+    /// itself can be.
+    fn bring_forced(&mut self, name: &LockName, table: &mut Table) -> Result<(), Trouble> {
+        let forced = self.get(&key(FORCED, name.as_str()))?;
+        match forced.map(|bytes| record::decode_forced(&bytes)) {
+            Some(Ok(forced)) => table.put_forced(forced),
+            Some(Err(why)) => {
+                let what = format!("the forced release of `{name}`");
+                let trouble = trouble::of_record(self.store.folder(), &what, why);
+                self.unreadable.push((name.clone(), trouble));
+            }
+            None => {}
+        }
+        Ok(())
     }
 
     fn bring_below(
@@ -125,8 +161,9 @@ impl<'s> Step<'s> {
                     return Ok(());
                 }
                 self.bring_lock(&name, Waiters::First, table, now)?;
+                // One that cannot be read is shown, too.
                 let lock = table.lock_mut(&name);
-                needed += usize::from(lock.is_some_and(|lock| life::is_needed(lock, now.clock)));
+                needed += usize::from(lock.is_none_or(|lock| life::is_needed(lock, now.clock)));
             }
             match keys.into_iter().next_back() {
                 Some(last) => after = last,
@@ -135,7 +172,13 @@ impl<'s> Step<'s> {
         }
     }
 
-    /// Brings a lock as it is now: without those whose client is gone.
+    /// Refuses an operation on a lock that cannot be read.
+    fn ensure_readable(&mut self) -> Result<(), Trouble> {
+        self.unreadable.pop().map_or(Ok(()), |(_, trouble)| Err(trouble))
+    }
+
+    /// Brings a lock as it is now: without those whose client is gone. One that cannot be read is
+    /// noted.
     fn bring_lock(
         &mut self,
         name: &LockName,
@@ -148,7 +191,13 @@ impl<'s> Step<'s> {
         }
         let bytes = self.get(&key(LOCK, name.as_str()))?;
         if let Some(bytes) = &bytes {
-            let mut lock = self.decode(name, bytes)?;
+            let mut lock = match self.decode(name, bytes) {
+                Ok(lock) => lock,
+                Err(trouble) => {
+                    self.unreadable.push((name.clone(), trouble));
+                    return Ok(());
+                }
+            };
             life::end_the_gone(&mut lock, now.clock, waiters, |route| self.saw_end_of(route));
             table.put(name.clone(), lock);
         }
@@ -202,11 +251,8 @@ impl<'s> Step<'s> {
     }
 
     pub(super) fn decode(&self, name: &LockName, bytes: &[u8]) -> Result<LockState, Trouble> {
-        record::decode_lock(bytes).map_err(|why| self.unreadable(name, why))
-    }
-
-    fn unreadable(&self, name: &LockName, why: &'static str) -> Trouble {
-        trouble::of_record(self.store.folder(), &format!("`{name}`"), why)
+        let unreadable = |why| trouble::of_record(self.store.folder(), &format!("`{name}`"), why);
+        record::decode_lock(bytes).map_err(unreadable)
     }
 
     pub(super) fn refused(&self, error: &heed::Error) -> Trouble {
