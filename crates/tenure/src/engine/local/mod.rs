@@ -10,7 +10,8 @@
 //! - [`registry`]: one [`store`] per folder and process.
 //! - [`turn`]: whose operation is next; [`vigil`] is one who waits for that.
 //! - [`step`]: one operation in one transaction; [`room`] refuses what does not fit, and [`sweep`]
-//!   forgets what nobody needs. [`record`] and [`bytes`] are what is stored.
+//!   forgets what nobody needs. [`listing`] is many short ones. [`record`] and [`bytes`] are what is
+//!   stored.
 //! - [`client`]: a client as others see it, and [`message`] what it is told. [`lives`] asks whether one
 //!   lives, [`watch`] waits for its end, and [`life`] is what ends with it.
 //! - [`arrival`]: a request for a lock, and [`gaze`] whether to wait for it with open eyes.
@@ -34,6 +35,7 @@ mod folder;
 mod gaze;
 mod home;
 mod life;
+mod listing;
 mod lives;
 mod map;
 mod message;
@@ -215,17 +217,7 @@ impl Engine for LocalEngine {
     }
 
     fn list(&self, request: ListRequest) -> Answer<Vec<LockInfo>> {
-        let subject = Subject::Below(&request.prefix, request.limit);
-        let done = self.store.perform_on_each(Patience::Long, subject, |table, now, effects| {
-            table.list(&request, now, effects)
-        });
-        Answer::now(done.map(|Done { outcome: mut infos, unreadable, .. }| {
-            let unreadable = unreadable.into_iter();
-            infos.extend(unreadable.map(|(name, trouble)| LockInfo::unreadable(name, &trouble)));
-            infos.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-            infos.truncate(request.limit);
-            infos
-        }))
+        Answer::now(listing::list(&self.store, request))
     }
 
     fn force_release(&self, request: ForceRequest) -> Answer<ForceOutcome> {

@@ -7,6 +7,7 @@ use heed::types::Bytes;
 use heed::{RoPrefix, RwTxn};
 
 use super::life::{self, Waiters};
+use super::listing::{self, Progress};
 use super::record::{self, Meta};
 use super::store::Store;
 use super::trouble;
@@ -26,8 +27,8 @@ const META: &[u8] = b"m";
 /// How many forced releases are remembered, as in the table.
 const FORCED_KEPT: usize = 1000;
 
-/// How many records a list reads at a time.
-const SLICE: usize = 256;
+/// How many keys a list reads at a time.
+const KEYS: usize = 64;
 
 /// Which locks an operation is about.
 pub(super) enum Subject<'a> {
@@ -36,8 +37,8 @@ pub(super) enum Subject<'a> {
     /// A lock as people look at it: with the record of its forced release, and without any waiter
     /// that is gone.
     Inspected(&'a LockName),
-    /// The first locks whose names begin so: as many as that, besides those that nobody needs.
-    Below(&'a str, usize),
+    /// The next locks of a list, as many as one slice has, besides those that nobody needs.
+    Below(&'a mut Progress),
 }
 
 /// What an operation has done.
@@ -59,7 +60,7 @@ pub(super) struct Step<'s> {
     /// Clients that were asked for, and whether they are gone.
     asked: Vec<(Route, bool)>,
     // Last, so that the transaction has ended when the turn does.
-    _turn: Turn<'s>,
+    turn: Turn<'s>,
 }
 
 impl<'s> Step<'s> {
@@ -73,21 +74,21 @@ impl<'s> Step<'s> {
             brought: Vec::new(),
             unreadable: Vec::new(),
             asked: Vec::new(),
-            _turn: turn,
+            turn,
         })
     }
 
     /// Performs an operation. If it is about one lock, that lock must be readable.
     pub(super) fn perform<T>(
         mut self,
-        subject: Subject<'_>,
+        mut subject: Subject<'_>,
         operation: impl FnOnce(&mut Table, Now, &mut Effects) -> T,
     ) -> Result<Done<T>, Trouble> {
         // Asked only now: whoever has the transaction has the present.
         let now = clock::both();
         let mut meta = self.read_meta()?;
         let mut table = Table::after(meta.last_fence);
-        self.bring(&subject, &mut table, now)?;
+        self.bring(&mut subject, &mut table, now)?;
         let mut effects = Effects::new();
         let outcome = operation(&mut table, now, &mut effects);
         life::begin_holds(&mut table, &mut effects);
@@ -111,7 +112,12 @@ impl<'s> Step<'s> {
         Ok(Done { outcome, effects, unreadable })
     }
 
-    fn bring(&mut self, subject: &Subject<'_>, table: &mut Table, now: Now) -> Result<(), Trouble> {
+    fn bring(
+        &mut self,
+        subject: &mut Subject<'_>,
+        table: &mut Table,
+        now: Now,
+    ) -> Result<(), Trouble> {
         match subject {
             Subject::Lock(name) => {
                 self.bring_lock(name, Waiters::First, table, now)?;
@@ -125,7 +131,7 @@ impl<'s> Step<'s> {
                 self.ensure_readable()?;
                 self.bring_forced(name, table)
             }
-            Subject::Below(prefix, most) => self.bring_below(prefix, *most, table, now),
+            Subject::Below(progress) => self.bring_below(progress, table, now),
         }
     }
 
@@ -145,29 +151,36 @@ impl<'s> Step<'s> {
         Ok(())
     }
 
+    /// Brings the locks of one slice, and notes how far that is. What lies behind the last one that is
+    /// wanted is not looked at.
     fn bring_below(
         &mut self,
-        prefix: &str,
-        most: usize,
+        progress: &mut Progress,
         table: &mut Table,
         now: Now,
     ) -> Result<(), Trouble> {
-        let (prefix, mut after, mut needed) = (key(LOCK, prefix), Vec::new(), 0);
+        let (prefix, mut needed) = (key(LOCK, &progress.prefix), 0);
+        let end = clock::now() + listing::SLICE;
         loop {
-            let keys = self.keys(&prefix, &after, SLICE)?;
-            // Nobody can ask for a lock whose name is none.
-            for name in keys.iter().filter_map(|key| name_of(key)) {
-                if needed == most {
+            let keys = self.keys(&prefix, &progress.after, KEYS)?;
+            progress.is_over = keys.is_empty();
+            if progress.is_over {
+                return Ok(());
+            }
+            for key in keys {
+                // Nobody can ask for a lock whose name is none.
+                if let Some(name) = name_of(&key) {
+                    self.bring_lock(&name, Waiters::First, table, now)?;
+                    // One that cannot be read is shown, too.
+                    let lock = table.lock_mut(&name);
+                    let is_shown = lock.is_none_or(|lock| life::is_needed(lock, now.clock));
+                    needed += usize::from(is_shown);
+                }
+                progress.after = key;
+                progress.is_over = needed == progress.most;
+                if progress.is_over || clock::now() >= end {
                     return Ok(());
                 }
-                self.bring_lock(&name, Waiters::First, table, now)?;
-                // One that cannot be read is shown, too.
-                let lock = table.lock_mut(&name);
-                needed += usize::from(lock.is_none_or(|lock| life::is_needed(lock, now.clock)));
-            }
-            match keys.into_iter().next_back() {
-                Some(last) => after = last,
-                None => return Ok(()),
             }
         }
     }
@@ -320,8 +333,12 @@ impl Step<'_> {
         found.map_err(|error| self.refused(&error))
     }
 
-    pub(super) fn commit(self) -> Result<(), Trouble> {
+    pub(super) fn commit(mut self) -> Result<(), Trouble> {
+        let before = self.store.last_change();
         let committed = self.transaction.commit();
+        if self.store.last_change() != before {
+            self.turn.is_seen_by_its_change();
+        }
         committed.map_err(|error| trouble::of_commit(&self.store.env, self.store.folder(), &error))
     }
 }
