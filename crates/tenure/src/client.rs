@@ -187,7 +187,8 @@ impl Tenure {
     }
 
     /// Locks that are held or wanted and whose names start with `prefix`: at most `limit` of
-    /// them, in order of their names.
+    /// them, in order of their names, each as it was at one moment. A lock that the store cannot read
+    /// is among them, with its [trouble](LockInfo::trouble).
     ///
     /// # Errors
     /// Trouble with the store.

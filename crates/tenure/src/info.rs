@@ -85,6 +85,9 @@ pub struct LockInfo {
     pub waiters: Vec<WaiterInfo>,
     /// The last time its release was forced, if the store remembers one.
     pub forced: Option<ForceRecord>,
+    /// Why the store cannot read what it has of this lock, or some of it. Then nothing is known of
+    /// what could not be read: an empty list of holders does not mean that the lock is free.
+    pub trouble: Option<String>,
 }
 
 impl LockInfo {
@@ -108,12 +111,19 @@ impl LockInfo {
             waiting: 0,
             waiters: Vec::new(),
             forced: None,
+            trouble: None,
         }
     }
 
-    /// Whether nobody holds it.
+    /// A lock of which nothing can be read, for this reason.
+    #[cfg(feature = "local")]
+    pub(crate) fn unreadable(name: LockName, trouble: &crate::Trouble) -> Self {
+        Self { trouble: Some(trouble.to_string()), ..Self::free(name) }
+    }
+
+    /// Whether nobody holds it. False if the store cannot read it.
     pub fn is_free(&self) -> bool {
-        self.holding == 0
+        self.holding == 0 && self.trouble.is_none()
     }
 }
 

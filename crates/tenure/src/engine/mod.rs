@@ -108,10 +108,12 @@ pub trait Engine: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Who holds a lock, and who waits for it.
+    /// Who holds a lock, and who waits for it. A lock that cannot be read is an error.
     fn inspect(&self, name: LockName) -> Answer<LockInfo>;
 
-    /// Locks that are held or wanted.
+    /// Locks that are held or wanted: each as it was at one moment, but not all at the same. A lock
+    /// that cannot be read is in the list, with its [trouble](LockInfo::trouble), and leaves the
+    /// others alone.
     fn list(&self, request: ListRequest) -> Answer<Vec<LockInfo>>;
 
     /// Takes a lock away from its holders, and keeps a record of it.
