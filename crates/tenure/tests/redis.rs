@@ -7,6 +7,7 @@
 mod redis {
     pub(crate) mod fixture;
 
+    mod damage;
     mod kinds;
     mod loading;
     mod matrix;

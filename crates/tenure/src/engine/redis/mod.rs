@@ -179,7 +179,8 @@ impl Engine for RedisEngine {
         Answer::later(async move {
             let mut infos =
                 server.inspect(&[name], LockInfo::HOLDERS_SHOWN, LockInfo::WAITERS_SHOWN).await?;
-            infos.pop().ok_or_else(|| Trouble::unknown("the server's answer is too short"))
+            let short = || Err(Trouble::unknown("the server's answer is too short"));
+            infos.pop().unwrap_or_else(short)
         })
     }
 

@@ -46,12 +46,13 @@ impl Server {
         self.commands.send(&command, Box::new(|_| ()));
     }
 
+    /// What is known of each of these locks, or why it cannot be read.
     pub(super) async fn inspect(
         &self,
         names: &[LockName],
         holders: usize,
         waiters: usize,
-    ) -> Result<Vec<LockInfo>, Trouble> {
+    ) -> Result<Vec<Result<LockInfo, Trouble>>, Trouble> {
         let mut call = self.commands.prepare(&scripts::INSPECT, names.iter(), &self.client);
         [waiters, holders].iter().for_each(|most| call.command.push(most.to_string()));
         let replies = self.commands.run(call).await.and_then(array)?;
@@ -60,7 +61,7 @@ impl Server {
             Reply::Error(error) => Err(trouble::of_server(error)),
             reply => records::lock(name.clone(), reply, &clients).ok_or_else(not_understood),
         });
-        infos.collect()
+        Ok(infos.collect())
     }
 
     /// Who the clients with these ids are.
@@ -86,13 +87,35 @@ impl Server {
         names.dedup();
         let mut infos = Vec::new();
         for some in names.chunks(100) {
-            let seen = self.inspect(some, LockInfo::HOLDERS_LISTED, 0).await?;
-            infos.extend(seen.into_iter().filter(|info| info.kind.is_some()));
+            let seen = self.look_at(some).await?;
+            infos.extend(seen.into_iter().filter(|info| info.kind.is_some() || !info.is_free()));
             if infos.len() >= request.limit {
                 break;
             }
         }
         infos.truncate(request.limit);
+        Ok(infos)
+    }
+
+    /// Each of these locks, for a list. What is wrong with one is shown with it, and harms no other: a
+    /// call that the server refuses because of one of its keys is split.
+    async fn look_at(&self, names: &[LockName]) -> Result<Vec<LockInfo>, Trouble> {
+        let mut infos = Vec::with_capacity(names.len());
+        let mut parts = vec![names];
+        while let Some(part) = parts.pop() {
+            let seen = self.inspect(part, LockInfo::HOLDERS_LISTED, 0).await;
+            match seen {
+                Ok(seen) => infos.extend(part.iter().zip(seen).map(|(name, seen)| {
+                    seen.unwrap_or_else(|trouble| LockInfo::unreadable(name.clone(), &trouble))
+                })),
+                Err(trouble) if trouble::may_be_about_one(&trouble) => match part {
+                    [name] => infos.push(LockInfo::unreadable(name.clone(), &trouble)),
+                    // The second half first: the last one pushed is looked at next.
+                    part => parts.extend([&part[part.len() / 2..], &part[..part.len() / 2]]),
+                },
+                Err(trouble) => return Err(trouble),
+            }
+        }
         Ok(infos)
     }
 
