@@ -4,6 +4,7 @@
 //! continuous integration run the very same steps.
 
 mod bench;
+mod busy;
 mod msrv;
 mod promises;
 mod requirements;

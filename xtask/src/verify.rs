@@ -23,7 +23,9 @@ pub(crate) fn run(options: &Options) -> sh::Outcome {
     sh::step("oldest Rust", msrv::check)?;
     sh::step("dependencies", dependencies)?;
     if !options.quick {
-        sh::step("tests", || test::run(&test::Options { long: options.long }))?;
+        let run = |busy| test::run(&test::Options { long: options.long, busy });
+        sh::step("tests", || run(false))?;
+        sh::step("tests beside busy loops", || run(true))?;
     }
     eprintln!("\nAll is well.");
     Ok(())

@@ -48,6 +48,7 @@ pub(crate) async fn list(arguments: List) -> Result<(), ExitCode> {
     let list = || locks.iter().map(words::lock).collect::<Vec<_>>();
     let objects = || json!({ "locks": list(), "more": more });
     arguments.form.print(|| format!("{}\n", table(&locks)), objects)?;
+    locks.iter().filter_map(|lock| lock.trouble.as_ref()).for_each(|trouble| say(plain(trouble)));
     if more {
         say("there are more: raise --limit, or give a prefix");
     }
@@ -62,7 +63,7 @@ fn table(locks: &[LockInfo]) -> Table {
         let first = lock.holders.first();
         table.add_row([
             plain(lock.name.as_str()),
-            lock.kind.map(|kind| kind.to_string()).unwrap_or_default(),
+            kind(lock),
             who_all(lock),
             first.map(|it| ago(it.since)).unwrap_or_default(),
             first.map(|it| for_people(it.lease_left)).unwrap_or_default(),
@@ -71,6 +72,14 @@ fn table(locks: &[LockInfo]) -> Table {
         ]);
     }
     table
+}
+
+fn kind(lock: &LockInfo) -> String {
+    match lock.kind {
+        Some(kind) => kind.to_string(),
+        None if lock.trouble.is_some() => "unreadable".to_owned(),
+        None => String::new(),
+    }
 }
 
 pub(crate) async fn show(arguments: Show) -> Result<(), ExitCode> {
@@ -91,7 +100,8 @@ impl Display for Portrait<'_> {
             // Nobody has given those a limit.
             Some(kind @ (Kind::Mutex | Kind::ReadWrite)) => writeln!(f, "{name}: {kind}")?,
             Some(kind) => writeln!(f, "{name}: {kind}, limit {}", lock.limit)?,
-            None => writeln!(f, "{name}: free")?,
+            None if lock.is_free() => writeln!(f, "{name}: free")?,
+            None => writeln!(f, "{name}: unknown")?,
         }
         for it in &lock.holders {
             writeln!(f, "  held by {}", who(&it.about))?;
@@ -117,6 +127,9 @@ impl Display for Portrait<'_> {
         if let Some(forced) = &lock.forced {
             let (by, reason) = (who(&forced.by), plain(&forced.reason));
             writeln!(f, "  release forced {} ago by {by}: {reason}", ago(forced.at))?;
+        }
+        if let Some(trouble) = &lock.trouble {
+            writeln!(f, "  {}", plain(trouble))?;
         }
         Ok(())
     }

@@ -80,10 +80,15 @@ fn differs(earlier: &LockInfo, now: &LockInfo) -> bool {
     let holders = |info: &LockInfo| {
         info.holders.iter().map(|it| (it.owner, it.fence, it.permits)).collect::<Vec<_>>()
     };
-    earlier.waiting != now.waiting || holders(earlier) != holders(now)
+    earlier.waiting != now.waiting
+        || earlier.trouble.is_some() != now.trouble.is_some()
+        || holders(earlier) != holders(now)
 }
 
 fn sentence(info: &LockInfo) -> String {
+    if let Some(trouble) = &info.trouble {
+        return format!("{}: unknown: {}\n", plain(info.name.as_str()), plain(trouble));
+    }
     let holders: Vec<_> = info.holders.iter().map(|holder| who(&holder.about)).collect();
     let holders = if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") };
     format!("{}: held by {holders}; {} waiting\n", plain(info.name.as_str()), info.waiting)

@@ -76,6 +76,7 @@ pub(crate) fn lock(info: &LockInfo) -> Value {
             "reason": &*forced.reason,
             "owners": owners(&forced.owners),
         })),
+        "trouble": info.trouble.as_deref(),
     })
 }
 

@@ -3,6 +3,7 @@
 //! - [`Server`] is a Redis or Valkey server of the test's own, in a folder of its own; [`Builder`] sets
 //!   it up, [`Flavor`] chooses the kind, [`Version`] says which one it is, [`Tls`] encrypts. A missing one
 //!   fails the test: a suite that skips is green for the wrong reason.
+//! - [`Clock`] is the calendar of a server, set forward or back while it runs.
 //! - [`Proxy`] stands between a client and a server, and loses, delays or holds what passes.
 //! - [`resp`] speaks to it plainly, without the library under test.
 //!
@@ -12,6 +13,7 @@ pub mod proxy;
 pub mod resp;
 
 mod builder;
+mod clock;
 mod endpoint;
 mod flavor;
 mod guardian;
@@ -24,6 +26,7 @@ mod version;
 mod wait;
 
 pub use builder::Builder;
+pub use clock::Clock;
 pub use flavor::Flavor;
 pub use proxy::Proxy;
 pub use server::Server;

@@ -187,7 +187,8 @@ impl Tenure {
     }
 
     /// Locks that are held or wanted and whose names start with `prefix`: at most `limit` of
-    /// them, in order of their names.
+    /// them, in order of their names, each as it was at one moment. A lock that the store cannot read
+    /// is among them, with its [trouble](LockInfo::trouble).
     ///
     /// # Errors
     /// Trouble with the store.
@@ -331,11 +332,9 @@ impl Tenure {
         let (name, owner, lease) = (handle.name().clone(), handle.owner(), handle.lease());
         let sent = clock::now();
         let renewal = Renewal { name: name.clone(), owner, lease };
-        match self.client.driver.engine.renew(vec![renewal]).await {
-            Ok(outcomes) if outcomes == [Renewed::Extended] => {
-                Ok(lease::deadline(sent, lease.duration()))
-            }
-            Ok(_) => Err(Lost { name, why: WhyLost::NotHeld }.into()),
+        match self.client.driver.renew_one(renewal).await {
+            Ok(Renewed::Extended) => Ok(lease::deadline(sent, lease.duration())),
+            Ok(Renewed::NotHeld) => Err(Lost { name, why: WhyLost::NotHeld }.into()),
             Err(trouble) => Err(failed(&name, "renew", trouble)),
         }
     }

@@ -74,7 +74,10 @@ pub struct LockInfo {
     pub kind: Option<Kind>,
     /// How many permits it has; zero while it is free.
     pub limit: u32,
-    /// Who holds it.
+    /// How many hold it.
+    pub holding: usize,
+    /// The holders, by their fences: of many, those whose leases end first, up to
+    /// [`LockInfo::HOLDERS_SHOWN`], and fewer in a list of locks.
     pub holders: Vec<HolderInfo>,
     /// How many wait for it.
     pub waiting: usize,
@@ -82,11 +85,20 @@ pub struct LockInfo {
     pub waiters: Vec<WaiterInfo>,
     /// The last time its release was forced, if the store remembers one.
     pub forced: Option<ForceRecord>,
+    /// Why the store cannot read what it has of this lock, or some of it. Then nothing is known of
+    /// what could not be read: an empty list of holders does not mean that the lock is free.
+    pub trouble: Option<String>,
 }
 
 impl LockInfo {
     /// How many waiters are shown in full.
     pub const WAITERS_SHOWN: usize = 1000;
+
+    /// How many holders are shown in full. To look at a lock must not keep others from it.
+    pub const HOLDERS_SHOWN: usize = 1000;
+
+    /// How many holders of each lock a list shows.
+    pub const HOLDERS_LISTED: usize = 10;
 
     /// A lock that nobody holds or wants.
     pub(crate) fn free(name: LockName) -> Self {
@@ -94,16 +106,24 @@ impl LockInfo {
             name,
             kind: None,
             limit: 0,
+            holding: 0,
             holders: Vec::new(),
             waiting: 0,
             waiters: Vec::new(),
             forced: None,
+            trouble: None,
         }
     }
 
-    /// Whether nobody holds it.
+    /// A lock of which nothing can be read, for this reason.
+    #[cfg(any(feature = "local", feature = "redis"))]
+    pub(crate) fn unreadable(name: LockName, trouble: &crate::Trouble) -> Self {
+        Self { trouble: Some(trouble.to_string()), ..Self::free(name) }
+    }
+
+    /// Whether nobody holds it. False if the store cannot read it.
     pub fn is_free(&self) -> bool {
-        self.holders.is_empty()
+        self.holding == 0 && self.trouble.is_none()
     }
 }
 

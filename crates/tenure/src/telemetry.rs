@@ -10,6 +10,8 @@ use std::time::Duration;
 use metrics::gauge;
 use metrics::{counter, histogram};
 
+#[cfg(feature = "redis")]
+use crate::core::clock_step::ClockStep;
 use crate::core::fence::Fence;
 use crate::core::name::LockName;
 use crate::error::{Error, Lost, Trouble};
@@ -50,6 +52,14 @@ pub(crate) fn renewal_failed(count: usize, trouble: &Trouble) {
     contain(|| {
         counter!("tenure_renewals_total", "outcome" => "failed").increment(count as u64);
         tracing::warn!(locks = count, %trouble, "could not renew; trying again");
+    });
+}
+
+/// The renewal of one lock failed, while others of the same call may have succeeded.
+pub(crate) fn renewal_of_one_failed(name: &LockName, trouble: &Trouble) {
+    contain(|| {
+        counter!("tenure_renewals_total", "outcome" => "failed").increment(1);
+        tracing::warn!(lock = %name, %trouble, "could not renew; trying again");
     });
 }
 
@@ -101,4 +111,19 @@ pub(crate) fn fell_back(name: &LockName, error: &Error) {
 #[cfg(feature = "redis")]
 pub(crate) fn not_understood() {
     contain(|| tracing::warn!("a message on our channel is not understood"));
+}
+
+/// The clock of the store was set. Leases end by it.
+#[cfg(feature = "redis")]
+pub(crate) fn clock_stepped(step: ClockStep) {
+    let (direction, by, meaning) = match step {
+        ClockStep::Forward(by) => ("forward", by, "leases may have ended early"),
+        ClockStep::Back(by) => {
+            ("back", by, "a crashed holder may keep its lock for one more lease")
+        }
+    };
+    contain(|| {
+        counter!("tenure_clock_steps_total", "direction" => direction).increment(1);
+        tracing::warn!(direction, ?by, "the clock of the store was set: {meaning}");
+    });
 }

@@ -13,6 +13,7 @@ mod local {
     mod kills;
     mod namespace;
     mod other;
+    mod readers;
     mod removal;
     mod stops;
 }

@@ -7,6 +7,7 @@
 mod redis {
     pub(crate) mod fixture;
 
+    mod damage;
     mod failover;
     mod hostile;
     mod kinds;

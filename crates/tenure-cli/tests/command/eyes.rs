@@ -1,5 +1,6 @@
 //! `tenure ls`, `show` and `watch`.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{ChildStdout, Stdio};
 
@@ -42,7 +43,7 @@ fn a_lock_is_shown(place: &Place) {
     assert_eq!(place.said(&["show", "x"]), "x: free\n");
     let free = json!({
         "name": "x", "kind": null, "limit": 0, "holders": [], "waiting": 0, "waiters": [],
-        "forced": null,
+        "forced": null, "trouble": null,
     });
     assert_eq!(place.json(&["show", "--json", "x"]), free);
     let note = ["run", "--note", "migration 7", "--lease", "20s", "x", "--", "sh", "-c", WAITS];
@@ -174,4 +175,45 @@ fn hostile_names_do_nothing_to_a_terminal(place: &Place) {
     tame(&holder.sentence());
     assert_eq!(holder.end(), (76, String::new()));
     tame(&place.said(&["show", name]));
+}
+
+/// A record of the store is spoilt: the list, the others and the watch go on, and the lock is named.
+#[test]
+fn a_lock_that_cannot_be_read_hides_no_other() {
+    let place = Place::local();
+    for name in ["a", "bad", "c"] {
+        place.said(&["acquire", name]);
+    }
+    let data = format!("{}/data.mdb", place.url.strip_prefix("local://").unwrap());
+    let mut bytes = fs::read(&data).unwrap();
+    // Behind the key comes the record, and first in it its version.
+    let records =
+        bytes.windows(4).enumerate().filter(|(_, it)| it == b"lbad").map(|(at, _)| at + 4);
+    let records: Vec<_> = records.collect();
+    records.into_iter().for_each(|at| bytes[at] = 255);
+    fs::write(&data, bytes).unwrap();
+
+    let output = place.output(&["ls"]);
+    let (list, told) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    let begins: Vec<_> =
+        list.lines().skip(1).filter_map(|it| it.split_whitespace().next()).collect();
+    assert_eq!(begins, ["a", "bad", "c"], "{list}");
+    assert!(list.contains("unreadable"), "{list}");
+    assert!(told.starts_with("tenure: the record of `bad` in "), "{told}");
+    let output = place.output(&["ls", "--json"]);
+    let locks = serde_json::from_slice::<Value>(&output.stdout).unwrap()["locks"].take();
+    assert!(locks[1]["trouble"].as_str().unwrap().contains("`bad`"), "{locks}");
+    assert_eq!((&locks[0]["trouble"], &locks[1]["kind"]), (&Value::Null, &Value::Null));
+    let told = place.refused(69, &["show", "bad"]);
+    assert!(told.contains("the record of `bad`"), "{told}");
+    assert!(place.said(&["show", "c"]).contains("c: mutex"));
+
+    let mut watch = place.tenure(&["watch"]).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let lines: Vec<_> = lines.take(3).map(Result::unwrap).collect();
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    assert!(lines[1].contains("bad: unknown: the record of `bad`"), "{lines:?}");
+    assert!(lines[2].contains("c: held by"), "{lines:?}");
 }

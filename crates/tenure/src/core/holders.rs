@@ -247,6 +247,19 @@ impl Holders {
         }
     }
 
+    /// All of them, those whose leases end first at the front.
+    pub(crate) fn by_deadline(&self) -> impl Iterator<Item = &Holder> {
+        let (one, many) = match self {
+            Self::None => (None, None),
+            Self::One(holder) => (Some(holder), None),
+            Self::Many(many) => (None, Some(many)),
+        };
+        let ordered = many.into_iter().flat_map(|many| {
+            many.by_deadline.iter().filter_map(|(_, owner)| many.by_owner.get(owner))
+        });
+        one.into_iter().chain(ordered)
+    }
+
     /// All of them, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Holder> {
         let (one, many) = match self {

@@ -32,6 +32,10 @@ pub(crate) type Effects = Vec<(Route, Wakeup)>;
 /// How many forced releases are remembered. They are rare, and a log keeps the rest.
 const FORCED_KEPT: usize = 1000;
 
+/// How many holders and waiters are shown of one lock, and of each in a list.
+const SHOWN: (usize, usize) = (LockInfo::HOLDERS_SHOWN, LockInfo::WAITERS_SHOWN);
+const LISTED: (usize, usize) = (LockInfo::HOLDERS_LISTED, 0);
+
 /// Fewer locks than this are never swept.
 const SWEEP_FROM: usize = 1024;
 
@@ -141,7 +145,7 @@ impl Table {
     pub(crate) fn inspect(&mut self, name: &LockName, now: Now, effects: &mut Effects) -> LockInfo {
         let seen = self.on_lock(name, now, effects, |lock, scene| {
             lock.settle(name, scene);
-            (!lock.is_idle()).then(|| describe(name, lock, now.clock, LockInfo::WAITERS_SHOWN))
+            (!lock.is_idle()).then(|| describe(name, lock, now.clock, SHOWN))
         });
         let mut info = seen.flatten().unwrap_or_else(|| LockInfo::free(name.clone()));
         info.forced = self.forced.iter().find(|record| record.name == *name).cloned();
@@ -161,7 +165,7 @@ impl Table {
         let infos = names.iter().filter_map(|name| {
             let seen = self.on_lock(name, now, effects, |lock, scene| {
                 lock.settle(name, scene);
-                (!lock.is_idle()).then(|| describe(name, lock, now.clock, 0))
+                (!lock.is_idle()).then(|| describe(name, lock, now.clock, LISTED))
             });
             seen.flatten()
         });
@@ -198,7 +202,12 @@ impl Table {
     }
 }
 
-fn describe(name: &LockName, lock: &LockState, now: Moment, waiters_shown: usize) -> LockInfo {
+fn describe(
+    name: &LockName,
+    lock: &LockState,
+    now: Moment,
+    (holders_shown, waiters_shown): (usize, usize),
+) -> LockInfo {
     let holder = |it: &super::holders::Holder| HolderInfo {
         owner: it.owner,
         about: it.about.clone(),
@@ -215,11 +224,12 @@ fn describe(name: &LockName, lock: &LockState, now: Moment, waiters_shown: usize
         since: calendar(it.since),
     };
     let queue = lock.queue.as_deref();
-    let mut holders: Vec<_> = lock.holders.iter().map(holder).collect();
+    let mut holders: Vec<_> = lock.holders.by_deadline().take(holders_shown).map(holder).collect();
     holders.sort_by_key(|holder| holder.fence);
     LockInfo {
         kind: Some(lock.kind),
         limit: lock.limit,
+        holding: lock.holders.len(),
         holders,
         waiting: queue.map_or(0, |queue| queue.len()),
         waiters: queue

@@ -26,6 +26,9 @@ const RETRY_AT_LEAST: Duration = Duration::from_millis(10);
 /// How many renewals go to the engine in one call. One call must not keep a store from others.
 const BATCH: usize = 256;
 
+/// What became of each renewal of a call.
+type Outcomes = Vec<Result<Renewed, Trouble>>;
+
 impl Driver {
     /// The guard of a new grant, with the watchdog on it.
     pub(crate) fn hold(
@@ -104,16 +107,16 @@ impl Driver {
         }
     }
 
-    fn renewed(&self, batch: &[Arc<Held>], sent: Moment, result: Result<Vec<Renewed>, Trouble>) {
-        match result {
-            Ok(outcomes) => {
-                for (held, outcome) in batch.iter().zip(outcomes) {
-                    self.apply(held, sent, outcome);
-                }
-            }
-            Err(trouble) => {
-                // The old deadlines stand; the alarms for another try are set.
-                telemetry::renewal_failed(batch.len(), &trouble);
+    /// Where a renewal failed, the old deadline stands, and the alarm for another try is set.
+    fn renewed(&self, batch: &[Arc<Held>], sent: Moment, result: Result<Outcomes, Trouble>) {
+        let outcomes = match result {
+            Ok(outcomes) => outcomes,
+            Err(trouble) => return telemetry::renewal_failed(batch.len(), &trouble),
+        };
+        for (held, outcome) in batch.iter().zip(outcomes) {
+            match outcome {
+                Ok(outcome) => self.apply(held, sent, outcome),
+                Err(trouble) => telemetry::renewal_of_one_failed(&held.name, &trouble),
             }
         }
     }
@@ -146,11 +149,16 @@ impl Driver {
             return Err(lost.into());
         }
         let sent = clock::now();
-        let outcomes = self.engine.renew(vec![renewal(held)]).await;
         let failed = |trouble| Error::from_trouble(&held.name, "renew", trouble);
-        let outcome = outcomes.map_err(failed)?.first().copied().unwrap_or(Renewed::NotHeld);
+        let outcome = self.renew_one(renewal(held)).await.map_err(failed)?;
         self.apply(held, sent, outcome);
         held.lost(clock::now()).map_or(Ok(()), |lost| Err(lost.into()))
+    }
+
+    /// One renewal in a call of its own.
+    pub(crate) async fn renew_one(&self, renewal: Renewal) -> Result<Renewed, Trouble> {
+        let outcome = self.engine.renew(vec![renewal]).await?.pop();
+        outcome.unwrap_or_else(|| Err(Trouble::unknown("the store gave no answer to a renewal")))
     }
 
     /// The store says that an owner's lock was taken away.

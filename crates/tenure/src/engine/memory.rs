@@ -16,6 +16,7 @@ use crate::clock;
 use crate::core::moment::Now;
 use crate::core::name::LockName;
 use crate::core::table::{Effects, Route, Table};
+use crate::error::Trouble;
 use crate::info::LockInfo;
 use crate::sync::lock;
 
@@ -102,9 +103,9 @@ impl Engine for MemoryEngine {
         self.perform(|table, now, effects| table.acquire(&request, self.route, now, effects))
     }
 
-    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Renewed>> {
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>> {
         self.perform(|table, now, effects| {
-            renewals.iter().map(|renewal| table.renew(renewal, now, effects)).collect()
+            renewals.iter().map(|renewal| Ok(table.renew(renewal, now, effects))).collect()
         })
     }
 

@@ -79,8 +79,10 @@ pub trait Engine: Send + Sync + 'static {
         requests.into_iter().map(|request| self.acquire(request)).collect()
     }
 
-    /// Extends many leases at once; the answers are in the order of the renewals.
-    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Renewed>>;
+    /// Extends many leases at once; the answers are in the order of the renewals. Trouble with one
+    /// lock is the answer for that lock, and leaves the others alone; an error of the whole call is
+    /// for trouble that concerns all of them.
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>>;
 
     /// Ends an entry; with the last one, hands the lock to the next waiter.
     fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome>;
@@ -106,10 +108,12 @@ pub trait Engine: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Who holds a lock, and who waits for it.
+    /// Who holds a lock, and who waits for it. A lock that cannot be read is an error.
     fn inspect(&self, name: LockName) -> Answer<LockInfo>;
 
-    /// Locks that are held or wanted.
+    /// Locks that are held or wanted: each as it was at one moment, but not all at the same. A lock
+    /// that cannot be read is in the list, with its [trouble](LockInfo::trouble), and leaves the
+    /// others alone.
     fn list(&self, request: ListRequest) -> Answer<Vec<LockInfo>>;
 
     /// Takes a lock away from its holders, and keeps a record of it.

@@ -215,7 +215,7 @@ impl Engine for Faulty {
         self.answer(Kind::Acquire, move |engine| engine.acquire(request))
     }
 
-    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Renewed>> {
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>> {
         self.weather.renewals.fetch_add(renewals.len(), Ordering::SeqCst);
         self.answer(Kind::Renew, move |engine| engine.renew(renewals))
     }

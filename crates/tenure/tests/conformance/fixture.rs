@@ -160,7 +160,8 @@ impl Client {
     }
 
     pub(crate) async fn renew_all(&self, renewals: Vec<Renewal>) -> Vec<Renewed> {
-        self.engine.renew(renewals).await.unwrap()
+        let renewed = self.engine.renew(renewals).await.unwrap();
+        renewed.into_iter().map(Result::unwrap).collect()
     }
 
     pub(crate) async fn release(&self, lock: &str, entry: Entry) -> ReleaseOutcome {

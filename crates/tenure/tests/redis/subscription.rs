@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tenure_testkit::proxy::{Command, Direction, ReplyLost};
 
-use super::fixture::{behind_proxy, ms, say, until, until_free};
+use tenure_testkit::Server;
+
+use super::fixture::{behind_proxy, connect, ms, say, until, until_free};
 
 /// Well below the five seconds after which a waiter asks by itself.
 const SOON: Duration = Duration::from_secs(3);
@@ -37,7 +39,7 @@ async fn every_waiter_asks_when_the_client_hears_again() {
     proxy.wait_until("the client subscribes again", |proxy| proxy.strikes(rule) == 1);
     drop(held);
     for name in names {
-        until_free(&calm, name).await;
+        until(&calm, name, |info| info.is_free() && info.waiting == 1).await;
     }
     proxy.release();
     for waiter in waiters {
@@ -91,4 +93,31 @@ async fn a_deaf_client_notices_and_hears_again() {
     drop(held);
     let guard = tokio::time::timeout(SOON, waiter).await.expect("the grant is heard");
     drop(guard.unwrap().unwrap());
+}
+
+/// All connections for wake-ups are killed at once, while six clients wait: they were served 3, 4, 0, 5,
+/// 1, 2. One without a receiver keeps its place. I10.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_are_served_in_order_though_their_connections_are_cut() {
+    let server = Server::start();
+    let holder = connect(&server.url()).await;
+    let held = holder.lock("x").acquire().await.unwrap();
+    let (served, mut order) = tokio::sync::mpsc::unbounded_channel();
+    for at in 0..6 {
+        let tenure = connect(&server.url()).await;
+        let served = served.clone();
+        tokio::spawn(async move {
+            let guard = tenure.lock("x").fair().acquire().await.unwrap();
+            served.send(at).unwrap();
+            guard.release().await.unwrap();
+        });
+        until(&holder, "x", |info| info.waiting == at + 1).await;
+    }
+    say(&server, &["CLIENT", "KILL", "TYPE", "pubsub"]);
+    held.release().await.unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..6 {
+        seen.push(tokio::time::timeout(SOON, order.recv()).await.expect("in time").unwrap());
+    }
+    assert_eq!(seen, [0, 1, 2, 3, 4, 5]);
 }

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::core::fence::Fence;
 use crate::core::lease::Lease;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
+use crate::core::shape::Shape;
 use crate::info::About;
 use crate::owner::{Entry, Owner};
 
@@ -130,6 +132,20 @@ impl<'a> Reader<'a> {
 
     pub(super) fn duration(&mut self) -> Result<Duration, Unreadable> {
         Ok(Duration::from_micros(self.long()?))
+    }
+
+    pub(super) fn fence(&mut self) -> Result<Fence, Unreadable> {
+        let fence = Fence::from_value(self.long()?);
+        if fence > Fence::MAX { Err("a fence in it is out of range") } else { Ok(fence) }
+    }
+
+    pub(super) fn permits(&mut self) -> Result<u32, Unreadable> {
+        let permits = self.short()?;
+        if permits > Shape::MAX_LIMIT {
+            Err("there are more permits than can be")
+        } else {
+            Ok(permits)
+        }
     }
 
     pub(super) fn lease(&mut self) -> Result<Lease, Unreadable> {

@@ -1,7 +1,6 @@
 //! A wake-up on its way to another process, as one datagram.
 
 use super::bytes::{Reader, Unreadable, Writer};
-use crate::core::fence::Fence;
 use crate::engine::{Grant, Wakeup};
 
 /// No wake-up is longer: a name has 512 bytes at most.
@@ -47,7 +46,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Wakeup, Unreadable> {
             name: from.name()?,
             entry: from.entry()?,
             grant: Grant {
-                fence: Fence::from_value(from.long()?),
+                fence: from.fence()?,
                 fences: from.short()?,
                 lease: from.duration()?,
                 at: from.moment()?,

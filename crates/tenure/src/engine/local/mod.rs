@@ -10,12 +10,14 @@
 //! - [`registry`]: one [`store`] per folder and process.
 //! - [`turn`]: whose operation is next; [`vigil`] is one who waits for that.
 //! - [`step`]: one operation in one transaction; [`room`] refuses what does not fit, and [`sweep`]
-//!   forgets what nobody needs. [`record`] and [`bytes`] are what is stored.
+//!   forgets what nobody needs. [`listing`] is many short ones. [`record`] and [`bytes`] are what is
+//!   stored.
 //! - [`client`]: a client as others see it, and [`message`] what it is told. [`lives`] asks whether one
 //!   lives, [`watch`] waits for its end, and [`life`] is what ends with it.
 //! - [`arrival`]: a request for a lock, and [`gaze`] whether to wait for it with open eyes.
 //! - [`checkup`] and [`trouble`]: what is told to people.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Weak;
@@ -33,6 +35,7 @@ mod folder;
 mod gaze;
 mod home;
 mod life;
+mod listing;
 mod lives;
 mod map;
 mod message;
@@ -52,7 +55,7 @@ mod watch;
 use self::client::Presence;
 use self::gaze::Gaze;
 use self::registry::Shared;
-use self::step::Subject;
+use self::step::{Done, Subject};
 use self::turn::Patience;
 use super::{
     AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
@@ -153,18 +156,21 @@ impl Engine for LocalEngine {
         Answer::now(self.enter(&request))
     }
 
-    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Renewed>> {
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>> {
         if let Err(trouble) = self.ensure_there() {
             return Answer::now(Err(trouble));
         }
         let names = renewals.iter().map(|renewal| &renewal.name).collect();
-        Answer::now(self.store.perform(
-            Patience::Short,
-            Subject::Locks(names),
-            |table, now, effects| {
-                renewals.iter().map(|renewal| table.renew(renewal, now, effects)).collect()
-            },
-        ))
+        let subject = Subject::Locks(names);
+        let done = self.store.perform_on_each(Patience::Short, subject, |table, now, effects| {
+            renewals.iter().map(|it| table.renew(it, now, effects)).collect::<Vec<_>>()
+        });
+        Answer::now(done.map(|Done { outcome, unreadable, .. }| {
+            let unreadable: HashMap<_, _> = unreadable.into_iter().collect();
+            let outcomes = renewals.iter().zip(outcome);
+            let trouble = |it: &Renewal| unreadable.get(&it.name).cloned();
+            outcomes.map(|(renewal, it)| trouble(renewal).map_or(Ok(it), Err)).collect()
+        }))
     }
 
     fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {
@@ -200,18 +206,18 @@ impl Engine for LocalEngine {
     }
 
     fn inspect(&self, name: LockName) -> Answer<LockInfo> {
-        Answer::now(self.store.perform(
-            Patience::Long,
-            Subject::Inspected(&name),
-            |table, now, effects| table.inspect(&name, now, effects),
-        ))
+        let subject = Subject::Inspected(&name);
+        let done = self.store.perform_on_each(Patience::Long, subject, |table, now, effects| {
+            table.inspect(&name, now, effects)
+        });
+        Answer::now(done.map(|Done { outcome: info, unreadable, .. }| {
+            let trouble = unreadable.first().map(|(_, trouble)| trouble.to_string());
+            LockInfo { trouble, ..info }
+        }))
     }
 
     fn list(&self, request: ListRequest) -> Answer<Vec<LockInfo>> {
-        let subject = Subject::Below(&request.prefix, request.limit);
-        Answer::now(self.store.perform(Patience::Long, subject, |table, now, effects| {
-            table.list(&request, now, effects)
-        }))
+        Answer::now(listing::list(&self.store, request))
     }
 
     fn force_release(&self, request: ForceRequest) -> Answer<ForceOutcome> {

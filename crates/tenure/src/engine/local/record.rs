@@ -3,11 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use super::bytes::{Reader, Unreadable, Writer};
-use crate::core::fence::Fence;
 use crate::core::holders::{Entries, Holder, Holders};
 use crate::core::lock::LockState;
 use crate::core::queue::{Queue, Waiter};
-use crate::core::shape::Kind;
+use crate::core::shape::{Kind, Shape};
 use crate::core::table::Route;
 use crate::info::ForceRecord;
 
@@ -34,7 +33,8 @@ impl Meta {
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
         read(bytes, |from| {
-            Ok(Self { last_route: from.short()?, last_fence: from.long()?, sweep_at: from.long()? })
+            let (last_route, last_fence) = (from.short()?, from.fence()?.value());
+            Ok(Self { last_route, last_fence, sweep_at: from.long()? })
         })
     }
 }
@@ -60,18 +60,29 @@ pub(super) fn encode_lock(lock: &LockState) -> Vec<u8> {
     out.finish()
 }
 
+/// Refuses also what can be read but never was a lock: the rules would not hold for it, or not end.
 pub(super) fn decode_lock(bytes: &[u8]) -> Result<LockState, Unreadable> {
     read(bytes, |from| {
         let (kind, limit) = (kind_of(from.byte()?)?, from.short()?);
+        Shape::new(kind, limit, 1).map_err(|_| "its limit is out of range")?;
         let mut lock = LockState { kind, limit, holders: Holders::None, queue: None };
         for _ in 0..from.length()? {
             let holder = read_holder(from)?;
-            let used = lock.holders.used().checked_add(holder.permits);
-            used.ok_or("its holders have more permits than can be")?;
+            if lock.holders.used() + holder.permits > Shape::MAX_LIMIT {
+                return Err("its holders have more permits than can be");
+            }
+            if lock.holders.find(holder.owner).is_some() {
+                return Err("one owner holds it twice");
+            }
             lock.holders.insert(holder);
         }
         for _ in 0..from.length()? {
-            lock.queue.get_or_insert_with(Box::<Queue>::default).push(read_waiter(from)?);
+            let waiter = read_waiter(from)?;
+            let queue = lock.queue.get_or_insert_with(Box::<Queue>::default);
+            if queue.find_mut(waiter.entry).is_some() {
+                return Err("one entry waits twice");
+            }
+            queue.push(waiter);
         }
         Ok(lock)
     })
@@ -136,9 +147,9 @@ fn write_holder(out: &mut Writer, holder: &Holder) {
 fn read_holder(from: &mut Reader<'_>) -> Result<Holder, Unreadable> {
     Ok(Holder {
         owner: from.owner()?,
-        permits: from.short()?,
+        permits: from.permits()?,
         fences: from.short()?,
-        fence: Fence::from_value(from.long()?),
+        fence: from.fence()?,
         until: from.moment()?,
         since: from.moment()?,
         route: from.short()?,
@@ -168,7 +179,7 @@ fn write_waiter(out: &mut Writer, waiter: &Waiter) {
 fn read_waiter(from: &mut Reader<'_>) -> Result<Waiter, Unreadable> {
     Ok(Waiter {
         entry: from.entry()?,
-        permits: from.short()?,
+        permits: from.permits()?,
         lease: from.lease()?,
         claim: from.duration()?,
         fences: from.short()?,

@@ -7,6 +7,7 @@ use heed::types::Bytes;
 use heed::{RoPrefix, RwTxn};
 
 use super::life::{self, Waiters};
+use super::listing::{self, Progress};
 use super::record::{self, Meta};
 use super::store::Store;
 use super::trouble;
@@ -26,8 +27,8 @@ const META: &[u8] = b"m";
 /// How many forced releases are remembered, as in the table.
 const FORCED_KEPT: usize = 1000;
 
-/// How many records a list reads at a time.
-const SLICE: usize = 256;
+/// How many keys a list reads at a time.
+const KEYS: usize = 64;
 
 /// Which locks an operation is about.
 pub(super) enum Subject<'a> {
@@ -36,8 +37,17 @@ pub(super) enum Subject<'a> {
     /// A lock as people look at it: with the record of its forced release, and without any waiter
     /// that is gone.
     Inspected(&'a LockName),
-    /// The first locks whose names begin so: as many as that, besides those that nobody needs.
-    Below(&'a str, usize),
+    /// The next locks of a list, as many as one slice has, besides those that nobody needs.
+    Below(&'a mut Progress),
+}
+
+/// What an operation has done.
+pub(super) struct Done<T> {
+    pub(super) outcome: T,
+    /// The wake-ups to deliver.
+    pub(super) effects: Effects,
+    /// The locks among several for which nothing was done, each with the reason.
+    pub(super) unreadable: Vec<(LockName, Trouble)>,
 }
 
 pub(super) struct Step<'s> {
@@ -45,10 +55,12 @@ pub(super) struct Step<'s> {
     pub(super) transaction: RwTxn<'s>,
     /// Locks in the table, with the bytes they were read from.
     pub(super) brought: Vec<(LockName, Option<Vec<u8>>)>,
+    /// Locks that could not be brought, because their records cannot be read. They stay as they are.
+    unreadable: Vec<(LockName, Trouble)>,
     /// Clients that were asked for, and whether they are gone.
     asked: Vec<(Route, bool)>,
     // Last, so that the transaction has ended when the turn does.
-    _turn: Turn<'s>,
+    turn: Turn<'s>,
 }
 
 impl<'s> Step<'s> {
@@ -56,20 +68,27 @@ impl<'s> Step<'s> {
         let turn = store.turns.take(patience, || store.last_change())?;
         let transaction = store.env.write_txn();
         let transaction = transaction.map_err(|error| trouble::of_map(store.folder(), &error))?;
-        Ok(Self { store, transaction, brought: Vec::new(), asked: Vec::new(), _turn: turn })
+        Ok(Self {
+            store,
+            transaction,
+            brought: Vec::new(),
+            unreadable: Vec::new(),
+            asked: Vec::new(),
+            turn,
+        })
     }
 
-    /// Performs an operation, and returns the wake-ups to deliver.
+    /// Performs an operation. If it is about one lock, that lock must be readable.
     pub(super) fn perform<T>(
         mut self,
-        subject: Subject<'_>,
+        mut subject: Subject<'_>,
         operation: impl FnOnce(&mut Table, Now, &mut Effects) -> T,
-    ) -> Result<(T, Effects), Trouble> {
+    ) -> Result<Done<T>, Trouble> {
         // Asked only now: whoever has the transaction has the present.
         let now = clock::both();
         let mut meta = self.read_meta()?;
         let mut table = Table::after(meta.last_fence);
-        self.bring(&subject, &mut table, now)?;
+        self.bring(&mut subject, &mut table, now)?;
         let mut effects = Effects::new();
         let outcome = operation(&mut table, now, &mut effects);
         life::begin_holds(&mut table, &mut effects);
@@ -88,54 +107,91 @@ impl<'s> Step<'s> {
         if meta != before {
             self.write_meta(&meta)?;
         }
+        let unreadable = std::mem::take(&mut self.unreadable);
         self.commit()?;
-        Ok((outcome, effects))
+        Ok(Done { outcome, effects, unreadable })
     }
 
-    fn bring(&mut self, subject: &Subject<'_>, table: &mut Table, now: Now) -> Result<(), Trouble> {
+    fn bring(
+        &mut self,
+        subject: &mut Subject<'_>,
+        table: &mut Table,
+        now: Now,
+    ) -> Result<(), Trouble> {
         match subject {
-            Subject::Lock(name) => self.bring_lock(name, Waiters::First, table, now),
+            Subject::Lock(name) => {
+                self.bring_lock(name, Waiters::First, table, now)?;
+                self.ensure_readable()
+            }
             Subject::Locks(names) => {
                 names.iter().try_for_each(|name| self.bring_lock(name, Waiters::First, table, now))
             }
             Subject::Inspected(name) => {
-                if let Some(bytes) = self.get(&key(FORCED, name.as_str()))? {
-                    let forced = record::decode_forced(&bytes);
-                    table.put_forced(forced.map_err(|why| self.unreadable(name, why))?);
-                }
-                self.bring_lock(name, Waiters::All, table, now)
+                self.bring_lock(name, Waiters::All, table, now)?;
+                self.ensure_readable()?;
+                self.bring_forced(name, table)
             }
-            Subject::Below(prefix, most) => self.bring_below(prefix, *most, table, now),
+            Subject::Below(progress) => self.bring_below(progress, table, now),
         }
     }
 
+    /// Brings the record of a forced release. One that cannot be read is noted, because the lock
+    /// itself can be.
+    fn bring_forced(&mut self, name: &LockName, table: &mut Table) -> Result<(), Trouble> {
+        let forced = self.get(&key(FORCED, name.as_str()))?;
+        match forced.map(|bytes| record::decode_forced(&bytes)) {
+            Some(Ok(forced)) => table.put_forced(forced),
+            Some(Err(why)) => {
+                let what = format!("the forced release of `{name}`");
+                let trouble = trouble::of_record(self.store.folder(), &what, why);
+                self.unreadable.push((name.clone(), trouble));
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Brings the locks of one slice, and notes how far that is. What lies behind the last one that is
+    /// wanted is not looked at.
     fn bring_below(
         &mut self,
-        prefix: &str,
-        most: usize,
+        progress: &mut Progress,
         table: &mut Table,
         now: Now,
     ) -> Result<(), Trouble> {
-        let (prefix, mut after, mut needed) = (key(LOCK, prefix), Vec::new(), 0);
+        let (prefix, mut needed) = (key(LOCK, &progress.prefix), 0);
+        let end = clock::now() + listing::SLICE;
         loop {
-            let keys = self.keys(&prefix, &after, SLICE)?;
-            // Nobody can ask for a lock whose name is none.
-            for name in keys.iter().filter_map(|key| name_of(key)) {
-                if needed == most {
+            let keys = self.keys(&prefix, &progress.after, KEYS)?;
+            progress.is_over = keys.is_empty();
+            if progress.is_over {
+                return Ok(());
+            }
+            for key in keys {
+                // Nobody can ask for a lock whose name is none.
+                if let Some(name) = name_of(&key) {
+                    self.bring_lock(&name, Waiters::First, table, now)?;
+                    // One that cannot be read is shown, too.
+                    let lock = table.lock_mut(&name);
+                    let is_shown = lock.is_none_or(|lock| life::is_needed(lock, now.clock));
+                    needed += usize::from(is_shown);
+                }
+                progress.after = key;
+                progress.is_over = needed == progress.most;
+                if progress.is_over || clock::now() >= end {
                     return Ok(());
                 }
-                self.bring_lock(&name, Waiters::First, table, now)?;
-                let lock = table.lock_mut(&name);
-                needed += usize::from(lock.is_some_and(|lock| life::is_needed(lock, now.clock)));
-            }
-            match keys.into_iter().next_back() {
-                Some(last) => after = last,
-                None => return Ok(()),
             }
         }
     }
 
-    /// Brings a lock as it is now: without those whose client is gone.
+    /// Refuses an operation on a lock that cannot be read.
+    fn ensure_readable(&mut self) -> Result<(), Trouble> {
+        self.unreadable.pop().map_or(Ok(()), |(_, trouble)| Err(trouble))
+    }
+
+    /// Brings a lock as it is now: without those whose client is gone. One that cannot be read is
+    /// noted.
     fn bring_lock(
         &mut self,
         name: &LockName,
@@ -148,7 +204,13 @@ impl<'s> Step<'s> {
         }
         let bytes = self.get(&key(LOCK, name.as_str()))?;
         if let Some(bytes) = &bytes {
-            let mut lock = self.decode(name, bytes)?;
+            let mut lock = match self.decode(name, bytes) {
+                Ok(lock) => lock,
+                Err(trouble) => {
+                    self.unreadable.push((name.clone(), trouble));
+                    return Ok(());
+                }
+            };
             life::end_the_gone(&mut lock, now.clock, waiters, |route| self.saw_end_of(route));
             table.put(name.clone(), lock);
         }
@@ -202,11 +264,8 @@ impl<'s> Step<'s> {
     }
 
     pub(super) fn decode(&self, name: &LockName, bytes: &[u8]) -> Result<LockState, Trouble> {
-        record::decode_lock(bytes).map_err(|why| self.unreadable(name, why))
-    }
-
-    fn unreadable(&self, name: &LockName, why: &'static str) -> Trouble {
-        trouble::of_record(self.store.folder(), &format!("`{name}`"), why)
+        let unreadable = |why| trouble::of_record(self.store.folder(), &format!("`{name}`"), why);
+        record::decode_lock(bytes).map_err(unreadable)
     }
 
     pub(super) fn refused(&self, error: &heed::Error) -> Trouble {
@@ -274,8 +333,12 @@ impl Step<'_> {
         found.map_err(|error| self.refused(&error))
     }
 
-    pub(super) fn commit(self) -> Result<(), Trouble> {
+    pub(super) fn commit(mut self) -> Result<(), Trouble> {
+        let before = self.store.last_change();
         let committed = self.transaction.commit();
+        if self.store.last_change() != before {
+            self.turn.is_seen_by_its_change();
+        }
         committed.map_err(|error| trouble::of_commit(&self.store.env, self.store.folder(), &error))
     }
 }

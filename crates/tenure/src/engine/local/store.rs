@@ -16,7 +16,7 @@ use super::life::{MAX_CLIENT, client_of};
 use super::lives::Lives;
 use super::map::{self, Records};
 use super::room::Search;
-use super::step::{Step, Subject};
+use super::step::{Done, Step, Subject};
 use super::trouble;
 use super::turn::{Patience, Turns};
 use crate::core::moment::Now;
@@ -149,15 +149,24 @@ impl Store {
         subject: Subject<'_>,
         operation: impl FnOnce(&mut Table, Now, &mut Effects) -> T,
     ) -> Result<T, Trouble> {
+        Ok(self.perform_on_each(patience, subject, operation)?.outcome)
+    }
+
+    /// The same on several locks: those that cannot be read are told, and leave the others alone.
+    pub(super) fn perform_on_each<T>(
+        &self,
+        patience: Patience,
+        subject: Subject<'_>,
+        operation: impl FnOnce(&mut Table, Now, &mut Effects) -> T,
+    ) -> Result<Done<T>, Trouble> {
         if self.is_of_parent() {
             return Err(self.of_parent());
         }
-        let step = Step::begin(self, patience)?;
-        let (outcome, effects) = step.perform(subject, operation)?;
-        if !effects.is_empty() {
-            self.deliver(effects);
+        let mut done = Step::begin(self, patience)?.perform(subject, operation)?;
+        if !done.effects.is_empty() {
+            self.deliver(std::mem::take(&mut done.effects));
         }
-        Ok(outcome)
+        Ok(done)
     }
 
     /// A grant to a client that is gone passes to the next waiter.
@@ -177,7 +186,7 @@ impl Store {
                 })
             });
             // Not cancelled, the claim lease ends it.
-            pending.extend(cancelled.map(|((), further)| further).unwrap_or_default());
+            pending.extend(cancelled.map(|done| done.effects).unwrap_or_default());
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is stored can be read again.
 
 mod awake;
+mod garbage;
 mod queue;
 mod stopped;
 mod store;
@@ -20,7 +21,7 @@ use crate::core::lock::LockState;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::core::queue::{Queue, Waiter};
-use crate::core::shape::Kind;
+use crate::core::shape::{Kind, Shape};
 use crate::engine::{Grant, Wakeup};
 use crate::info::{About, ForceRecord};
 use crate::owner::{Entry, Owner};
@@ -38,25 +39,28 @@ fn a_moment() -> impl Strategy<Value = Moment> {
     any::<u64>().prop_map(Moment::from_micros)
 }
 
+fn a_fence() -> impl Strategy<Value = Fence> {
+    (0..=Fence::MAX.value()).prop_map(Fence::from_value)
+}
+
 fn an_owner() -> impl Strategy<Value = Owner> {
     any::<u128>().prop_map(Owner::from_value)
 }
 
 fn a_holder() -> impl Strategy<Value = Holder> {
-    let numbers = (0u32..1000, any::<u32>(), any::<u64>(), any::<u32>());
+    let numbers = (0u32..1000, any::<u32>(), a_fence(), any::<u32>());
     let times = (a_moment(), a_moment());
     (an_owner(), numbers, times, vec(any::<u64>(), 0..4), an_about()).prop_map(
         |(owner, (permits, fences, fence, route), (until, since), all, about)| {
             let mut entries = Entries::None;
             all.into_iter().for_each(|number| entries.add(number));
-            let fence = Fence::from_value(fence);
             Holder { owner, permits, fences, fence, until, since, entries, about, route }
         },
     )
 }
 
 fn a_waiter() -> impl Strategy<Value = Waiter> {
-    let numbers = (any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>());
+    let numbers = (any::<u64>(), 0..=Shape::MAX_LIMIT, any::<u32>(), any::<u32>());
     let times = (a_moment(), a_moment(), 10u64..86_400_000, any::<u32>());
     (an_owner(), numbers, times, an_about()).prop_map(
         |(owner, (number, permits, fences, route), (alive_until, since, lease, claim), about)| {
@@ -80,8 +84,13 @@ fn a_lock() -> impl Strategy<Value = LockState> {
     let kind = proptest::sample::select(kinds.to_vec());
     // One holder at most: many are kept in no order, and could not be compared.
     let holders = option::of(a_holder());
-    (kind, any::<u32>(), holders, vec(a_waiter(), 0..4)).prop_map(
+    (kind, 1..=Shape::MAX_LIMIT, holders, vec(a_waiter(), 0..4)).prop_map(
         |(kind, limit, holder, waiters)| {
+            let limit = match kind {
+                Kind::Mutex => 1,
+                Kind::Barrier => limit.min(Shape::MAX_PARTIES),
+                _ => limit,
+            };
             let mut lock = LockState { kind, limit, holders: Holders::None, queue: None };
             holder.into_iter().for_each(|holder| lock.holders.insert(holder));
             for waiter in waiters {
@@ -155,11 +164,11 @@ proptest! {
 
     #[test]
     fn a_wakeup_survives_the_way(
-        name in "[^\0]{1,512}", owner in an_owner(), number: u64, fence: u64, at in a_moment(),
+        name in "[^\0]{1,512}", owner in an_owner(), number: u64, fence in a_fence(), at in a_moment(),
     ) {
         let Ok(name) = LockName::new(name) else { return Ok(()) };
         let lease = Duration::from_secs(3);
-        let grant = Grant { fence: Fence::from_value(fence), fences: 64, lease, at };
+        let grant = Grant { fence, fences: 64, lease, at };
         let entry = Entry { owner, number };
         let granted = Wakeup::Granted { name: name.clone(), entry, grant };
         let sooner = Wakeup::Sooner { name: name.clone(), entry };

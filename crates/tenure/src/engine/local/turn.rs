@@ -5,10 +5,14 @@
 //! to wake a thread takes its time. So everyone takes this lock first, looks for it with open eyes for
 //! a moment, then again and again, and gives up in time. It is a lock of the kind that a forked child
 //! does not get and that the kernel frees with its process.
+//!
+//! Whether others get on is seen by two numbers: LMDB's, which grows with every transaction that changes
+//! something, and one in the file, which grows with every turn that changed nothing. So those who only
+//! look are not taken for one who is stuck, and those who write have no further number to write.
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
@@ -65,7 +69,9 @@ struct Refusal {
 /// Whose turn it is, among the processes and among the threads of this one.
 pub(super) struct Turns {
     path: PathBuf,
-    file: Mutex<File>,
+    // Never closed before the store: that would end the lock, whichever descriptor has it.
+    file: File,
+    here: Mutex<()>,
     refusal: Mutex<Option<Refusal>>,
 }
 
@@ -73,12 +79,12 @@ impl Turns {
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
         let path = folder.join("turn");
         let mut options = File::options();
-        let file = options.write(true).create(true).truncate(false).open(&path)?;
-        Ok(Self { path, file: Mutex::new(file), refusal: Mutex::default() })
+        let file = options.read(true).write(true).create(true).truncate(false).open(&path)?;
+        Ok(Self { path, file, here: Mutex::default(), refusal: Mutex::default() })
     }
 
-    /// Waits for the turn. Refused, nothing was done. `last_change` tells whether others get on: a
-    /// store that is only busy is waited for.
+    /// Waits for the turn. Refused, nothing was done. `last_change` and the number in the file tell
+    /// whether others get on: a store that is only busy is waited for.
     pub(super) fn take(
         &self,
         patience: Patience,
@@ -95,6 +101,8 @@ impl Turns {
         patience: Patience,
         last_change: impl Fn() -> usize,
     ) -> Result<Turn<'_>, Trouble> {
+        // Both only grow, so that their sum tells all.
+        let last_change = || last_change().wrapping_add(self.count() as usize);
         let mut vigil = Vigil::begin(clock::now(), last_change());
         let is_known = patience == Patience::Short && self.is_known(&vigil);
         let patience = if is_known { KNOWN } else { patience.time() };
@@ -127,16 +135,24 @@ impl Turns {
     }
 
     fn try_take(&self) -> Result<Option<Turn<'_>>, Trouble> {
-        let file = match self.file.try_lock() {
-            Ok(file) => file,
+        let here = match self.here.try_lock() {
+            Ok(here) => here,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(None),
         };
-        match fcntl_lock(&*file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Turn(file))),
+        match fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Turn { turns: self, is_seen: false, _here: here })),
             Err(Errno::ACCESS | Errno::AGAIN | Errno::INTR) => Ok(None),
             Err(error) => Err(trouble::of_files(&self.path, &error.into())),
         }
+    }
+
+    /// How many turns have changed nothing.
+    fn count(&self) -> u64 {
+        let mut count = [0; 8];
+        // A file that is new has none.
+        let _ = self.file.read_exact_at(&mut count, 0);
+        u64::from_le_bytes(count)
     }
 
     fn stuck(&self, still: Duration) -> Trouble {
@@ -147,11 +163,28 @@ impl Turns {
 }
 
 /// Ended by the drop.
-pub(super) struct Turn<'a>(MutexGuard<'a, File>);
+pub(super) struct Turn<'a> {
+    turns: &'a Turns,
+    is_seen: bool,
+    _here: MutexGuard<'a, ()>,
+}
+
+impl Turn<'_> {
+    /// Others see by what it has changed that this turn was had.
+    pub(super) const fn is_seen_by_its_change(&mut self) {
+        self.is_seen = true;
+    }
+}
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let _ = fcntl_lock(&*self.0, FlockOperation::Unlock);
+        let file = &self.turns.file;
+        if !self.is_seen {
+            let count = self.turns.count().wrapping_add(1);
+            // On a disk that is full from the first, turns that change nothing are not seen.
+            let _ = file.write_all_at(&count.to_le_bytes(), 0);
+        }
+        let _ = fcntl_lock(file, FlockOperation::Unlock);
     }
 }
 

@@ -144,7 +144,7 @@ pub(super) fn read<O: Batched>(line: Option<&str>) -> Result<O::Outcome, Trouble
     let line = line.ok_or_else(|| Trouble::unknown("the server's answer is too short"))?;
     match line.strip_prefix('-') {
         Some(error) => Err(of_server(error)),
-        None => O::read(line).ok_or_else(not_understood),
+        None => O::read(line.trim_end_matches('+')).ok_or_else(not_understood),
     }
 }
 

@@ -99,7 +99,7 @@ impl Call {
         let echo = match &reply {
             Reply::Error(error) => return Err(of_server(error)),
             Reply::Array(replies) => replies.first().and_then(Reply::text),
-            text => text.text().and_then(|text| text.lines().next()),
+            text => text.text().and_then(|text| text.lines().next()?.split(' ').next()),
         };
         if echo == Some(&self.nonce) {
             return Ok(reply);

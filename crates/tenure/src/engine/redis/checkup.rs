@@ -7,14 +7,19 @@ use super::permissions::permissions;
 use super::resp::{Command, Reply};
 use super::server::Server;
 use crate::clock;
+use crate::engine::ListRequest;
 use crate::engine::checkup::{Finding, Severity};
 use crate::error::Trouble;
 
 /// Answers slower than this keep short leases from being renewed in time.
 const SLOW: Duration = Duration::from_millis(50);
 
-/// A clock that differs by more than this makes times hard to read; nothing else depends on it.
+/// A clock that differs by more than this was set, or will be.
 const SKEWED: Duration = Duration::from_secs(2);
+
+/// How many locks are looked at, and how many of those that cannot be read are named.
+const LOOKED_AT: usize = 10_000;
+const NAMED: usize = 5;
 
 pub(super) async fn checkup(server: &Server) -> Result<Vec<Finding>, Trouble> {
     let mut findings = vec![permissions(server).await?];
@@ -33,6 +38,7 @@ pub(super) async fn checkup(server: &Server) -> Result<Vec<Finding>, Trouble> {
     ));
     findings.extend(latency(server).await?);
     findings.extend(skew(server).await?);
+    findings.push(contents(server).await?);
     Ok(findings)
 }
 
@@ -206,6 +212,25 @@ async fn latency(server: &Server) -> Result<Option<Finding>, Trouble> {
     Ok(Some(Finding::bad("latency", Severity::Warning, found, advice)))
 }
 
+/// Locks that cannot be read, because something else has written to their keys.
+async fn contents(server: &Server) -> Result<Finding, Trouble> {
+    let request = ListRequest { prefix: String::new(), limit: LOOKED_AT };
+    let locks = server.list(request).await?;
+    let bad: Vec<_> = locks.iter().filter(|lock| lock.trouble.is_some()).collect();
+    let Some(first) = bad.first() else {
+        return Ok(Finding::fine(
+            "contents",
+            format!("{} locks in use, all readable", locks.len()),
+        ));
+    };
+    let names: Vec<_> =
+        bad.iter().take(NAMED).map(|lock| lock.name.as_str().escape_debug().to_string()).collect();
+    let more = if bad.len() > NAMED { ", …" } else { "" };
+    let found = format!("{} locks cannot be read: {}{more}", bad.len(), names.join(", "));
+    let advice = first.trouble.clone().unwrap_or_default();
+    Ok(Finding::bad("contents", Severity::Problem, found, advice))
+}
+
 async fn skew(server: &Server) -> Result<Option<Finding>, Trouble> {
     let reply = server.commands.ask(&Command::new("TIME")).await?;
     let parts = reply.array().unwrap_or_default().iter();
@@ -218,7 +243,8 @@ async fn skew(server: &Server) -> Result<Option<Finding>, Trouble> {
     if skew < SKEWED {
         return Ok(Some(Finding::fine("clock", found)));
     }
-    let advice = "leases do not depend on it, but the times that are shown do: let both follow NTP";
+    let advice = "leases end by the server's clock: when it is set forward, they end early, and when it is set \
+                  back, a crashed holder keeps its lock for longer; let both follow NTP, which slews";
     Ok(Some(Finding::bad("clock", Severity::Warning, found, advice)))
 }
 

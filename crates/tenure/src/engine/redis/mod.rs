@@ -27,6 +27,7 @@ mod operations;
 mod pace;
 mod permissions;
 mod records;
+mod renewals;
 mod resp;
 mod role;
 mod scripts;
@@ -57,12 +58,12 @@ use super::pulse::Pulse;
 use super::{
     AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
     ForceRequest, Health, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal,
-    Renewed,
+    Renewed, Wakeup,
 };
 use crate::core::name::LockName;
 use crate::error::{Error, Trouble};
 use crate::info::{About, LockInfo};
-use crate::thread;
+use crate::{telemetry, thread};
 
 /// The lease of a hand-over until its first renewal, which is sent at once.
 const CLAIM: Duration = Duration::from_secs(3);
@@ -113,6 +114,7 @@ impl RedisEngine {
             commands: Link::new(address.clone(), pace.clone(), "commands"),
             renewals: Link::new(address.clone(), pace.clone(), "renewals"),
             about: About::this_process(),
+            clock: Default::default(),
             client: client.clone(),
             store: OnceLock::new(),
         });
@@ -178,9 +180,17 @@ impl Engine for RedisEngine {
         self.acquires.send_all(requests)
     }
 
-    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Renewed>> {
-        let server = self.server.clone();
-        Answer::later(async move { server.renew(renewals).await })
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>> {
+        let (server, subscriber) = (self.server.clone(), self.subscriber.clone());
+        Answer::later(async move {
+            let (outcomes, step) = server.renew(&renewals).await;
+            if let Some(step) = step {
+                telemetry::clock_stepped(step);
+                // Other leases may have ended by that clock: their holders find out now (I9).
+                subscriber.wake(Wakeup::Missed);
+            }
+            Ok(outcomes)
+        })
     }
 
     fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {
@@ -194,8 +204,10 @@ impl Engine for RedisEngine {
     fn inspect(&self, name: LockName) -> Answer<LockInfo> {
         let server = self.server.clone();
         Answer::later(async move {
-            let mut infos = server.inspect(&[name], LockInfo::WAITERS_SHOWN).await?;
-            infos.pop().ok_or_else(|| Trouble::unknown("the server's answer is too short"))
+            let mut infos =
+                server.inspect(&[name], LockInfo::HOLDERS_SHOWN, LockInfo::WAITERS_SHOWN).await?;
+            let short = || Err(Trouble::unknown("the server's answer is too short"));
+            infos.pop().unwrap_or_else(short)
         })
     }
 

@@ -25,15 +25,18 @@ const HARMLESS: &[&str] = &[
     "PEXPIRE key 1000",
     "PING",
     "PUBLISH channel nothing",
+    "PUBSUB NUMSUB channel",
     "SCAN 0 COUNT 1",
     "SET key value XX",
     "TIME",
     "TYPE key",
     "ZADD key XX 1 member",
+    "ZCARD key",
     "ZRANGE key 0 0",
     "ZRANGEBYSCORE key 0 0",
     "ZRANK key member",
     "ZREM key member",
+    "ZSCORE key member",
 ];
 
 pub(super) async fn permissions(server: &Server) -> Result<Finding, Trouble> {

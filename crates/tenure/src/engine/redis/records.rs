@@ -17,13 +17,14 @@ pub(super) type Clients = HashMap<String, About>;
 
 /// A lock as `inspect.lua` tells it, with the clients it names.
 pub(super) fn lock(name: LockName, value: &Reply, clients: &Clients) -> Option<LockInfo> {
-    let [shape, holders, waiting, waiters, record] = value.array()? else { return None };
+    let [shape, holding, holders, waiting, waiters, record] = value.array()? else { return None };
     let shape = shape.text()?;
     let mut info = LockInfo::free(name.clone());
     if !shape.is_empty() {
         let (kind, limit) = read_shape(shape)?;
         (info.kind, info.limit) = (Some(kind), limit);
     }
+    info.holding = holding.number()? as usize;
     info.holders = holders.array()?.iter().map(|it| holder(it, clients)).collect::<Option<_>>()?;
     info.holders.sort_by_key(|holder| holder.fence);
     info.waiting = waiting.number()? as usize;
@@ -34,7 +35,7 @@ pub(super) fn lock(name: LockName, value: &Reply, clients: &Clients) -> Option<L
 
 /// The ids of the clients that a lock names.
 pub(super) fn clients(value: &Reply) -> Vec<String> {
-    let Some([_, holders, _, waiters, _]) = value.array() else { return Vec::new() };
+    let Some([_, _, holders, _, waiters, _]) = value.array() else { return Vec::new() };
     let of = |list: &Reply, place: usize| {
         let rows = list.array().unwrap_or_default().iter();
         rows.filter_map(|row| Some(row.array()?.get(place)?.text()?.to_owned())).collect::<Vec<_>>()

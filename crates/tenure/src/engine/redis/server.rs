@@ -1,19 +1,19 @@
 //! What is asked of the server beyond operations that travel together: renewals, and looking at
 //! locks.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use super::batch::{self, Batched};
 use super::link::Link;
 use super::records::{self, Clients};
 use super::resp::{Command, Reply};
 use super::{keys, scripts, trouble};
+use crate::core::clock_step::ClockWatch;
 use crate::core::name::LockName;
-use crate::engine::{ForceOutcome, ForceRequest, ListRequest, Renewal, Renewed};
+use crate::engine::{ForceOutcome, ForceRequest, ListRequest};
 use crate::error::Trouble;
 use crate::info::{About, LockInfo};
-use crate::owner::unique_number;
+use crate::owner::{Owner, unique_number};
 
 /// How long the record of a forced release is kept.
 const RECORD_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -28,6 +28,7 @@ pub(super) struct Server {
     pub(super) renewals: Arc<Link>,
     pub(super) client: String,
     pub(super) about: About,
+    pub(super) clock: Mutex<ClockWatch>,
     /// Which store this is, once it is known.
     pub(super) store: OnceLock<String>,
 }
@@ -101,32 +102,22 @@ impl Server {
         self.commands.send(&command, Box::new(|_| ()));
     }
 
-    pub(super) async fn renew(&self, renewals: Vec<Renewal>) -> Result<Vec<Renewed>, Trouble> {
-        if renewals.is_empty() {
-            return Ok(Vec::new());
-        }
-        let names = renewals.iter().map(Batched::name);
-        let mut call = self.renewals.prepare(Renewal::script(), names, &self.client);
-        renewals.iter().for_each(|renewal| renewal.arguments(&mut call.command));
-        let lines = self.renewals.run(call).await.and_then(batch::lines)?;
-        let mut lines = lines.iter().map(String::as_str);
-        renewals.iter().map(|_| batch::read::<Renewal>(lines.next())).collect()
-    }
-
+    /// What is known of each of these locks, or why it cannot be read.
     pub(super) async fn inspect(
         &self,
         names: &[LockName],
+        holders: usize,
         waiters: usize,
-    ) -> Result<Vec<LockInfo>, Trouble> {
+    ) -> Result<Vec<Result<LockInfo, Trouble>>, Trouble> {
         let mut call = self.commands.prepare(&scripts::INSPECT, names.iter(), &self.client);
-        call.command.push(waiters.to_string());
+        [waiters, holders].iter().for_each(|most| call.command.push(most.to_string()));
         let replies = self.commands.run(call).await.and_then(array)?;
         let clients = self.clients(replies.iter().flat_map(records::clients).collect()).await?;
         let infos = names.iter().zip(&replies).map(|(name, reply)| match reply {
             Reply::Error(error) => Err(trouble::of_server(error)),
             reply => records::lock(name.clone(), reply, &clients).ok_or_else(not_understood),
         });
-        infos.collect()
+        Ok(infos.collect())
     }
 
     /// Who the clients with these ids are.
@@ -152,13 +143,35 @@ impl Server {
         names.dedup();
         let mut infos = Vec::new();
         for some in names.chunks(100) {
-            let seen = self.inspect(some, 0).await?;
-            infos.extend(seen.into_iter().filter(|info| info.kind.is_some()));
+            let seen = self.look_at(some).await?;
+            infos.extend(seen.into_iter().filter(|info| info.kind.is_some() || !info.is_free()));
             if infos.len() >= request.limit {
                 break;
             }
         }
         infos.truncate(request.limit);
+        Ok(infos)
+    }
+
+    /// Each of these locks, for a list. What is wrong with one is shown with it, and harms no other: a
+    /// call that the server refuses because of one of its keys is split.
+    async fn look_at(&self, names: &[LockName]) -> Result<Vec<LockInfo>, Trouble> {
+        let mut infos = Vec::with_capacity(names.len());
+        let mut parts = vec![names];
+        while let Some(part) = parts.pop() {
+            let seen = self.inspect(part, LockInfo::HOLDERS_LISTED, 0).await;
+            match seen {
+                Ok(seen) => infos.extend(part.iter().zip(seen).map(|(name, seen)| {
+                    seen.unwrap_or_else(|trouble| LockInfo::unreadable(name.clone(), &trouble))
+                })),
+                Err(trouble) if trouble::may_be_about_one(&trouble) => match part {
+                    [name] => infos.push(LockInfo::unreadable(name.clone(), &trouble)),
+                    // The second half first: the last one pushed is looked at next.
+                    part => parts.extend([&part[part.len() / 2..], &part[..part.len() / 2]]),
+                },
+                Err(trouble) => return Err(trouble),
+            }
+        }
         Ok(infos)
     }
 
@@ -178,7 +191,23 @@ impl Server {
         }
     }
 
+    /// Takes a lock away from its holders: from so many at a time as one call may.
     pub(super) async fn force(&self, request: ForceRequest) -> Result<ForceOutcome, Trouble> {
+        let mut owners = Vec::new();
+        loop {
+            let (some, is_rest) = self.force_some(&request).await?;
+            let is_done = !is_rest || some.is_empty();
+            owners.extend(some);
+            match owners.is_empty() {
+                _ if !is_done => {}
+                true => return Ok(ForceOutcome::NotHeld),
+                false => return Ok(ForceOutcome::Released(owners)),
+            }
+        }
+    }
+
+    /// The owners that do not hold it any more, and whether there are others.
+    async fn force_some(&self, request: &ForceRequest) -> Result<(Vec<Owner>, bool), Trouble> {
         let names = std::iter::once(&request.name);
         let mut call = self.commands.prepare(&scripts::FORCE, names, &self.client);
         let expected = request.expected.map(|owner| owner.to_string()).unwrap_or_default();
@@ -186,16 +215,13 @@ impl Server {
         let kept = RECORD_KEPT.as_millis().to_string();
         [expected, record, kept].iter().for_each(|argument| call.command.push(argument));
         let replies = self.commands.run(call).await.and_then(array)?;
-        let owners = match replies.first() {
-            Some(Reply::Error(error)) => return Err(trouble::of_server(error)),
-            Some(Reply::Array(owners)) => owners.iter(),
+        let (owners, is_rest) = match &replies[..] {
+            [Reply::Error(error), ..] => return Err(trouble::of_server(error)),
+            [Reply::Array(owners), rest] => (owners.iter(), rest.number() == Some(1)),
             _ => return Err(not_understood()),
         };
         let owners: Option<Vec<_>> = owners.map(|owner| owner.text()?.parse().ok()).collect();
-        match owners.ok_or_else(not_understood)? {
-            owners if owners.is_empty() => Ok(ForceOutcome::NotHeld),
-            owners => Ok(ForceOutcome::Released(owners)),
-        }
+        Ok((owners.ok_or_else(not_understood)?, is_rest))
     }
 
     /// Sends a command that must not fail.

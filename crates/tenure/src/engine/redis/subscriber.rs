@@ -185,7 +185,7 @@ impl Subscriber {
         is_first
     }
 
-    fn wake(&self, wakeup: Wakeup) {
+    pub(super) fn wake(&self, wakeup: Wakeup) {
         let listener = lock(&self.listener).clone();
         if let Some(listener) = listener.and_then(|listener| listener.upgrade()) {
             // It wakes the tasks of foreign executors.

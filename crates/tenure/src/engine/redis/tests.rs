@@ -4,6 +4,8 @@
 //! - [`caller`] calls them; [`slots`], [`answers`], [`misuse`] and [`keeping`] hold each script to
 //!   the contract in its header.
 //! - [`wire`] is about the connection that carries them.
+//! - [`clock`], [`damage`], [`memory`], [`parking`] and [`bounds`]: a clock that is set, keys that
+//!   Tenure did not write, a full server, waiters that cannot be reached, and very many of all.
 
 /// Makes a test of each case for every kind of server, so that a failure reads `valkey::…`.
 macro_rules! on_every_server {
@@ -28,9 +30,14 @@ macro_rules! on_every_server {
 }
 
 mod answers;
+mod bounds;
 mod caller;
+mod clock;
+mod damage;
 mod keeping;
+mod memory;
 mod misuse;
+mod parking;
 mod slots;
 mod wire;
 
@@ -198,8 +205,10 @@ impl Twins {
     fn compare_state(&mut self, lock: Lock, now: Now, effects: &mut Effects) -> Result<(), String> {
         let name = LockName::new(lock.name()).unwrap();
         let mut expected = self.table.inspect(&name, now, effects);
-        let shown = LockInfo::WAITERS_SHOWN.to_string();
-        let values = self.call(&scripts::INSPECT, &name, |command| command.push(&shown));
+        let shown = [LockInfo::WAITERS_SHOWN, LockInfo::HOLDERS_SHOWN].map(|it| it.to_string());
+        let values = self.call(&scripts::INSPECT, &name, |command| {
+            shown.iter().for_each(|most| command.push(most));
+        });
         let about = [(self.caller.client.clone(), (*self.about).clone())];
         let mut info = records::lock(name, &values.array().ok_or("no array")?[1], &about.into())
             .ok_or("not understood")?;

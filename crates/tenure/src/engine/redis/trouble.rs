@@ -9,6 +9,7 @@ const REFUSALS: &[&str] = &[
     "BUSY",
     "CLUSTERDOWN",
     "CROSSSLOT",
+    "DAMAGED",
     "LOADING",
     "MASTERDOWN",
     "MISCONF",
@@ -80,6 +81,13 @@ pub(super) fn is_full(error: &str) -> bool {
 pub(super) fn is_forbidden(reply: &Reply) -> bool {
     error_in(reply)
         .is_some_and(|error| error.starts_with("NOPERM") && !error.contains("user_script"))
+}
+
+/// Whether a call may have failed as a whole because of one of its keys: others may be served alone.
+pub(super) fn may_be_about_one(trouble: &Trouble) -> bool {
+    let what = trouble.to_string();
+    trouble.is_answer()
+        && (what.starts_with("the server said: NOPERM") || what.contains("user_script"))
 }
 
 pub(super) fn is_missing_script(reply: &Reply) -> bool {

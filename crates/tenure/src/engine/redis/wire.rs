@@ -30,8 +30,8 @@ pub(super) const RESPONSE_TIME: Duration = Duration::from_secs(2);
 /// How often to look for answers that are overdue.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// What a reply may cost in memory. The largest that is asked for tells of all holders of a hundred
-/// locks, at some 200 bytes each; a server that sends more than this is broken.
+/// What a reply may cost in memory. The largest that is asked for tells of a hundred locks and their
+/// holders, at some 200 bytes each; a server that sends more than this is broken.
 const LARGEST: usize = 64 * 1024 * 1024;
 
 /// Why a connection is left that carries no bad news itself.

@@ -73,7 +73,8 @@ fn a_full_store_takes_no_more_and_lets_everyone_leave() {
         for place in &places {
             let (name, owner) = (place.name.clone(), place.entry.owner);
             let renewal = Renewal { name, owner, lease: Lease::DEFAULT };
-            assert_eq!(block_on(engine.renew(vec![renewal])).unwrap(), [Renewed::Extended]);
+            let renewed = block_on(engine.renew(vec![renewal])).unwrap().remove(0);
+            assert_eq!(renewed.unwrap(), Renewed::Extended);
         }
         for place in &places {
             assert_eq!(release(&engine, place), ReleaseOutcome::Released { remaining: 0 });

@@ -14,7 +14,7 @@ use crate::info::About;
 use crate::owner::{Entry, Owner};
 
 /// A queue whose waiters have the clients 1, 2, 3 and so on, behind holders with others.
-fn a_queue(waiters: u32, holders: &[u32]) -> (LockState, Vec<Entry>) {
+pub(super) fn a_queue(waiters: u32, holders: &[u32]) -> (LockState, Vec<Entry>) {
     let about = Arc::new(About::this_process());
     let (lease, never, since) = (Lease::DEFAULT, Moment::NEVER, Moment::ZERO);
     let mut lock =

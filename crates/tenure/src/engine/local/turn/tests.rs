@@ -35,6 +35,39 @@ fn a_busy_store_is_waited_for() {
     assert!(stuck.contains("another thread of this process stands in the middle"), "{stuck}");
 }
 
+/// Others have turns that change nothing, one after the other: they get on, and nobody is stuck.
+#[test]
+fn turns_that_change_nothing_are_seen() {
+    let (folder, turns) = turns();
+    let other = Turns::open(folder.path()).unwrap();
+    let before = other.count();
+    drop(turns.take(Patience::Short, || 7).unwrap());
+    assert_eq!(other.count(), before + 1);
+    let mut changing = turns.take(Patience::Short, || 7).unwrap();
+    changing.is_seen_by_its_change();
+    drop(changing);
+    assert_eq!(other.count(), before + 1, "whoever changes something writes no further number");
+    let _turn = turns.take(Patience::Short, || 7).unwrap();
+    let has_given_up = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let refused = turns.take(Patience::Short, || 7).map(drop).unwrap_err().to_string();
+            has_given_up.store(true, Ordering::Relaxed);
+            refused
+        });
+        // As a process would that has turns all the time.
+        for count in 0_u64.. {
+            if has_given_up.load(Ordering::Relaxed) {
+                break;
+            }
+            other.file.write_all_at(&count.to_le_bytes(), 0).unwrap();
+            std::thread::yield_now();
+        }
+        let refused = waiter.join().unwrap();
+        assert!(refused.contains("the store is busy"), "{refused}");
+    });
+}
+
 /// Nobody waits for what another was just refused, until something changes or the turn is free.
 #[test]
 fn what_is_known_to_stand_still_is_not_waited_for_again() {
@@ -56,7 +89,7 @@ fn what_is_known_to_stand_still_is_not_waited_for_again() {
 #[test]
 fn a_file_that_cannot_be_locked_is_told() {
     let (folder, mut turns) = turns();
-    turns.file = Mutex::new(File::open(folder.path().join("turn")).unwrap());
+    turns.file = File::open(folder.path().join("turn")).unwrap();
     let told = turns.take(Patience::Long, || 0).map(drop).unwrap_err().to_string();
     assert!(told.contains("cannot be used: Bad file descriptor"), "{told}");
 }

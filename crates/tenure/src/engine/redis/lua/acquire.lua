@@ -8,7 +8,8 @@
 -- Returns lines: the nonce, and for each lock one of
 -- "1 fence fences lease-in-ms now"   granted       "2 ahead µs-until-free now"   queued
 -- "3"   busy                "4 kind-and-limit"   in use as another kind
--- "5 permits"   the owner holds fewer          "-error"   somebody else's key is in its place
+-- "5 permits"   the owner holds fewer          "-error"   what is in its place is not Tenure's
+-- with a plus sign behind it where there is more to settle than one call may do: ask again at once.
 local client = ARGV[2]
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
@@ -20,17 +21,20 @@ for i = 1, #KEYS do
   local sign = string.byte(wish)
   -- "-" or "+": the plain case, if nobody holds it and nobody waits.
   local v = (sign == 45 or sign == 43) and redis.pcall('HMGET', key, 'f', 'o', 's')
-  -- Nobody overtakes an earlier request for the same lock in the same call (I10).
-  if v and not (late and late[key]) and not v.err and not v[2] and not v[3] then
-    local last = tonumber(v[1]) or 0
-    local fence = last < now and stamp or string.format('%.0f', last + 1)
-    redis.call('HSET', key, 'f', fence, 'o', owner .. ' ' .. stamp .. ' ' .. lease, 'c', client)
+  local last = v and not v.err and (v[1] and tonumber(v[1]) or not v[1] and 0)
+  -- A fence ahead of the clock is not plain. No request overtakes an earlier one for the same lock
+  -- in the same call (I10).
+  if last and last < now and not v[2] and not v[3] and not (late and late[key]) then
+    local written = redis.pcall(
+      'HSET', key, 'f', stamp, 'o', owner .. ' ' .. stamp .. ' ' .. lease, 'c', client)
     -- Kept for two hours, and so for an hour after any such lease: the first in every ten minutes
-    -- says so. A fence ahead of the clock tells nothing.
-    if last < now - now % 600000000 or last >= now then
+    -- says so.
+    if last < now - now % 600000000 and type(written) == 'number' then
       redis.call('PEXPIRE', key, '7200000')
     end
-    results[i + 1] = '1 ' .. fence .. ' 1 ' .. lease .. ' ' .. stamp
+    -- A server that is full refuses what is new, and not what else is in the call.
+    results[i + 1] = type(written) == 'number' and '1 ' .. stamp .. ' 1 ' .. lease .. ' ' .. stamp
+      or '-' .. written.err
   else
     rest, late = rest or {}, late or {}
     rest[#rest + 1], late[key] = i, true
@@ -44,7 +48,10 @@ end
 
 local function standing(lock, ahead)
   local ends = first_end(lock)
-  local free = ends and math.max(ends - now, 0) or 0
+  if lock.parked > 0 and lock.reserved > lock.time then
+    ends = math.min(ends or lock.reserved, lock.reserved)
+  end
+  local free = ends and math.max(ends - lock.time, 0) or 0
   return table.concat({ 2, math.min(ahead, 8), plain(free), stamp }, ' ')
 end
 
@@ -53,12 +60,13 @@ local function enter_again(lock, holder, owner, number, permits, lease)
   if permits > holder.permits and lock.letter ~= 'l' then
     return '5 ' .. holder.permits
   end
+  go_on_without_memory(lock)
   local waiter = waiter_of(lock, owner .. ':' .. number)
   if waiter then
     dequeue(lock, waiter)
   end
   holder.entries = with(holder.entries, number)
-  holder.ends = math.max(holder.ends, now + lease * 1000)
+  holder.ends = math.max(holder.ends, lock.time + lease * 1000)
   save(lock, holder)
   return table.concat({ 1, plain(holder.fence), holder.fences, lease, stamp }, ' ')
 end
@@ -71,7 +79,7 @@ end
 local function grant(lock, owner, number, permits, lease, note)
   local fence = next_fence(lock, 1)
   save(lock, {
-    owner = owner, ends = now + lease * 1000, client = client, entries = number,
+    owner = owner, ends = lock.time + lease * 1000, client = client, entries = number,
     permits = permits, fence = fence, fences = 1, note = note,
   })
   return table.concat({ 1, plain(fence), 1, lease, stamp }, ' ')
@@ -91,7 +99,7 @@ end
 local function bury_dead(lock)
   for _, entry in ipairs(redis.call('ZRANGE', lock.key .. ':q', 0, -1)) do
     local waiter = waiter_of(lock, entry)
-    if waiter and waiter.alive <= now then
+    if waiter and waiter.alive <= lock.time then
       dequeue(lock, waiter)
     end
   end
@@ -110,8 +118,9 @@ local function meets(lock)
   while lock.waiting > stay do
     local waiter = head(lock)
     if waiter then
-      dequeue(lock, waiter)
       hand_over(lock, waiter)
+    elseif waiter == nil then
+      return false
     end
   end
   return true
@@ -133,14 +142,26 @@ local function enter(lock, owner, number, permits, lease, note, heartbeat)
     return holder and holder.entries ~= '' and enter_again(lock, holder, owner, number, permits, lease)
       or grant(lock, owner, number, 1, lease, note)
   end
-  return lock.waiting == 0 and fits(lock, owner, permits)
+  return lock.waiting == lock.parked and fits(lock, owner, permits) and not is_reserved(lock)
     and grant(lock, owner, number, permits, lease, note)
+end
+
+-- A waiter asks again: it stays alive in its place.
+local function ask_again(lock, waiter, heartbeat)
+  go_on_without_memory(lock)
+  lock.changed = true
+  waiter.alive = math.max(waiter.alive, lock.time + heartbeat * 1000)
+  write_waiter(lock, waiter)
+  return standing(lock, redis.call('ZRANK', lock.key .. ':q', waiter.entry))
 end
 
 local function acquire(lock, owner, lease, wish)
   local number, kind, permits, heartbeat, claim, fences, note =
     string.match(wish, '^(%x+) (%a%d+) (%d+) (%d+) (%d+) (%d+) (%S*)$')
   permits, heartbeat = tonumber(permits), tonumber(heartbeat)
+  local entry = owner .. ':' .. number
+  lock.asker = entry
+  unpark(lock, entry)
   settle(lock)
   if is_idle(lock) then
     set_kind(lock, kind)
@@ -151,13 +172,9 @@ local function acquire(lock, owner, lease, wish)
   if holder and holder.entries ~= '' then
     return enter_again(lock, holder, owner, number, permits, lease)
   end
-  local entry = owner .. ':' .. number
   local waiter = waiter_of(lock, entry)
   if waiter then
-    waiter.alive = math.max(waiter.alive, now + heartbeat * 1000)
-    write_waiter(lock, waiter)
-    lock.changed = true
-    return standing(lock, redis.call('ZRANK', lock.key .. ':q', entry))
+    return ask_again(lock, waiter, heartbeat)
   end
   -- The latest request says how many permits a semaphore has. With more of them, those who wait
   -- come first; another entry of the same owner may be among them.
@@ -178,11 +195,11 @@ local function acquire(lock, owner, lease, wish)
     return '3'
   end
   enqueue(lock, {
-    entry = entry, owner = owner, number = number, alive = now + heartbeat * 1000,
+    entry = entry, owner = owner, number = number, alive = lock.time + heartbeat * 1000,
     permits = permits, lease = lease, claim = tonumber(claim), fences = tonumber(fences),
     since = stamp, client = client, note = note,
   })
-  return standing(lock, lock.waiting - 1)
+  return standing(lock, lock.waiting - lock.parked - 1)
 end
 
 for _, i in ipairs(rest) do

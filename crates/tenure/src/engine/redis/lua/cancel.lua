@@ -2,7 +2,8 @@
 -- KEYS[i] lock
 -- ARGV[1] nonce     ARGV[2] client
 -- and for each lock: owner, number of the entry
--- Returns lines: the nonce, and for each lock "0" or "-error".
+-- Returns lines: the nonce, and for each lock "0" or "-error"; with a plus sign behind it where
+-- there is more to settle than one call may do.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local results = { ARGV[1] }
@@ -18,6 +19,7 @@ local function cancel(lock, owner, number)
     leave(lock, owner, number, 0, 0)
   end
   settle(lock)
+  announce(lock)
   return '0'
 end
 

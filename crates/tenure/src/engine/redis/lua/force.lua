@@ -1,10 +1,11 @@
--- Take a lock away from its holders, tell them, raise its fence, and keep a record. Upholds I4.
+-- Take a lock away from its holders, raise its fence, keep a record, and tell them. Upholds I4, I6:
+-- all is written before anything is told, so a server that refuses to write has told nothing.
 -- KEYS[1] lock
 -- ARGV[1] nonce     ARGV[2] client
 -- ARGV[3] the owner expected, or ""    ARGV[4] who does it and why, for the record
 -- ARGV[5] how long the record is kept, ms
--- Returns the nonce, and the owners that held it: none, and nothing is changed, if nobody does or
--- not the one expected; or an error.
+-- Returns the nonce, the owners that held it, and 1 if others still do, more than one call takes away:
+-- none, and nothing is changed, if nobody does or not the one expected; or an error.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
@@ -16,20 +17,27 @@ if wrong then
   return { ARGV[1], wrong }
 end
 settle(lock)
-local taken = {}
-for _, owner in ipairs(owners(lock)) do
-  if ARGV[3] == '' or ARGV[3] == owner then
-    local holder = find(lock, owner)
+local taken, clients = {}, {}
+for _, owner in ipairs(ARGV[3] == '' and owners(lock, AT_MOST) or { ARGV[3] }) do
+  local holder = find(lock, owner)
+  if holder then
+    go_on_without_memory(lock)
     remove(lock, owner)
-    taken[#taken + 1] = owner
-    redis.call('PUBLISH', CHANNEL .. holder.client, 'lost ' .. owner .. ' ' .. lock.key)
+    taken[#taken + 1], clients[#clients + 1] = owner, holder.client
   end
 end
+local is_rest = ARGV[3] == '' and #owners(lock, 1) > 0
 if #taken > 0 then
   next_fence(lock, 1)
   local record = plain(now) .. ' ' .. table.concat(taken, ',') .. ' ' .. ARGV[4]
   redis.call('SET', lock.key .. ':x', record, 'PX', ARGV[5])
-  settle(lock)
+  for i, owner in ipairs(taken) do
+    redis.call('PUBLISH', CHANNEL .. clients[i], 'lost ' .. owner .. ' ' .. lock.key)
+  end
+  -- What is free goes to those who wait, when all of it is.
+  if not is_rest then
+    pass_on(lock)
+  end
 end
 close(lock)
-return { ARGV[1], taken }
+return { ARGV[1], taken, is_rest and 1 or 0 }

@@ -5,7 +5,8 @@
 -- and for each lock: owner, and "-" for its only entry, or "number linger-in-ms keep": with keep
 -- above 0 the entry stays, and if it is the only one, all permits are given back but so many
 -- Returns lines: the nonce, and for each lock the number of entries that remain, "none" when there
--- was no such entry, or "-error".
+-- was no such entry, or "-error"; with a plus sign behind it where there is
+-- more to settle than one call may do.
 local results = { ARGV[1], '' }
 local rest, late
 for i = 1, #KEYS do
@@ -36,7 +37,7 @@ local function release(lock, owner, wish)
   local number, linger, keep =
     string.match(wish == '-' and '0 0 0' or wish, '^(%x+) (%d+) (%d+)$')
   -- While nobody waits, or a mutex is held, there is nothing to settle.
-  if lock.waiting > 0 and not (lock.holder and lock.holder.ends > now) then
+  if lock.waiting > 0 and not (lock.holder and lock.holder.ends > lock.time) then
     settle(lock)
   end
   return leave(lock, owner, number, tonumber(linger), tonumber(keep)) or 'none'

@@ -3,25 +3,33 @@
 -- KEYS[i] lock
 -- ARGV[1] nonce     ARGV[2] client
 -- and for each lock: owner, lease in ms (8 digits)
--- Returns lines: the nonce, and for each lock "1" when extended, "0" when not held, "-error".
+-- Returns lines: the nonce and the server's time, and for each lock "1" when extended, "0" when not
+-- held, or "-error"; with a plus sign behind it where there is more to settle than one call may do.
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
-local results = { ARGV[1], '' }
-local rest, late
+local results = { ARGV[1] .. ' ' .. stamp, '' }
+local rest, late, has_written
 for i = 1, #KEYS do
   local key, owner, lease = KEYS[i], ARGV[i * 2 + 1], ARGV[i * 2 + 2]
   local v = lease < '01000000' and redis.pcall('HMGET', key, 'o', 'n', 's')
   local holder = v and v[1]
-  local since = holder and string.sub(holder, 34, 49)
-  local ends = since and since + string.sub(holder, 51) * 1000
-  -- The plain case: held by this owner alone, nobody waits, a lease of minutes.
-  if holder and v[2] ~= '' and not v[3] and not (late and late[key])
-    and string.sub(holder, 1, 32) == owner and ends > now then
+  local since = holder and tonumber(string.sub(holder, 34, 49))
+  local length = since and tonumber(string.sub(holder, 51))
+  local ends = length and since + length * 1000
+  -- The plain case: held by this owner alone, no client waits, a lease of minutes, and the clock was
+  -- not set back.
+  if ends and v[2] ~= '' and not v[3] and not (late and late[key])
+    and string.sub(holder, 1, 32) == owner and ends > now and since <= now then
     if ends < now + lease * 1000 then
+      if not has_written then
+        -- A server that is out of memory refuses HSET, unless the script has written before.
+        redis.call('HDEL', key, '')
+        has_written = true
+      end
       redis.call('HSET', key, 'o', owner .. ' ' .. stamp .. ' ' .. lease)
       -- The key is kept for two hours at a time: to say so every ten minutes is enough.
-      if tonumber(since) < now - now % 600000000 then
+      if since < now - now % 600000000 then
         redis.call('PEXPIRE', key, '7200000')
       end
     end
@@ -43,7 +51,8 @@ local function renew(lock, owner, lease)
   if not holder or holder.entries == '' then
     return '0'
   end
-  holder.ends = math.max(holder.ends, now + lease * 1000)
+  go_on_without_memory(lock)
+  holder.ends = math.max(holder.ends, lock.time + lease * 1000)
   save(lock, holder)
   return '1'
 end

@@ -192,17 +192,21 @@ fn inspect_gives_every_answer(server: &Server) {
     let names = ["free", "m", "taken", "s"].map(name);
     let state = answers.caller.state();
     let names: Vec<_> = names.iter().collect();
-    let reply = answers.caller.run(&scripts::INSPECT, &names, |command| command.push("1"));
+    let reply = answers.caller.run(&scripts::INSPECT, &names, |command| {
+        ["1", "1"].iter().for_each(|most| command.push(most));
+    });
     assert_eq!(answers.caller.state(), state, "to look changes nothing");
     let [nonce, locks @ ..] = reply.array().unwrap() else { panic!("{reply:?}") };
     assert_eq!((nonce.text(), locks.len()), (Some("nonce"), 4));
     let told = |index: usize| {
-        let [kind, holders, waiting, shown, record] = locks[index].array().unwrap() else {
+        let [kind, holding, holders, waiting, shown, record] = locks[index].array().unwrap() else {
             panic!("{reply:?}")
         };
         assert_eq!(record.text(), Some(""));
         let count = |list: &super::Reply| list.array().unwrap().len();
-        (kind.text().unwrap(), count(holders), waiting.number().unwrap(), count(shown))
+        assert_eq!(count(holders) as u64, holding.number().unwrap().min(1), "so many are shown");
+        let (holding, waiting) = (holding.number().unwrap(), waiting.number().unwrap());
+        (kind.text().unwrap(), holding, waiting, count(shown))
     };
     assert_eq!(told(0), ("", 0, 0, 0));
     assert_eq!(told(1), ("m1", 1, 2, 1));

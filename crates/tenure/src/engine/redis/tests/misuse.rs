@@ -100,7 +100,9 @@ impl Scene {
             Deed::Release => caller.try_call(&[&release("x", first)]),
             Deed::Cancel => caller.try_call(&[&cancel("x", first)]),
             Deed::Inspect => {
-                return second(caller.run(&scripts::INSPECT, &[&x], |it| it.push("9")));
+                return second(caller.run(&scripts::INSPECT, &[&x], |it| {
+                    ["9", "9"].iter().for_each(|most| it.push(most));
+                }));
             }
             Deed::Force => {
                 return second(caller.run(&scripts::FORCE, &[&x], |command| {

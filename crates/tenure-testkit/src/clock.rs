@@ -1,0 +1,112 @@
+//! The calendar of a server, in the hands of a test: set forward or back while it runs.
+//!
+//! A small library shifts what the server sees; the machine's own clock stays as it is. It is compiled
+//! by the test, for the machine that it runs on, and loaded by `LD_PRELOAD`.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::flavor::Flavor;
+use crate::program;
+
+/// The clock of one server: start [`Clock::program`] with it.
+#[derive(Debug)]
+pub struct Clock {
+    folder: TempDir,
+    shift: File,
+}
+
+impl Clock {
+    /// A clock that is right, for a server that the system has installed.
+    ///
+    /// # Panics
+    ///
+    /// If there is no C compiler, or no such server.
+    #[must_use]
+    pub fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("tenure-clock-").tempdir();
+        let folder = folder.expect("a test can create a folder in the temporary folder");
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("clock.c"), include_str!("clock.c")).expect("the folder can be written");
+        let compiled = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O2", "-o"])
+            .args([at("clock.so"), at("clock.c")])
+            .status();
+        let is_compiled = compiled.as_ref().is_ok_and(|status| status.success());
+        assert!(is_compiled, "a test that sets clocks needs a C compiler, `cc`: {compiled:?}");
+        fs::write(at("shift"), 0i64.to_ne_bytes()).expect("the folder can be written");
+        let shift = File::options().write(true).open(at("shift")).expect("it was just written");
+        let server =
+            program::find(Some(Flavor::Redis)).unwrap_or_else(|missing| panic!("{missing}"));
+        let script = format!(
+            "#!/bin/sh\nTENURE_TEST_CLOCK='{}' LD_PRELOAD='{}' exec '{}' \"$@\"\n",
+            at("shift").display(),
+            at("clock.so").display(),
+            server.display()
+        );
+        fs::write(at("server"), script).expect("the folder can be written");
+        fs::set_permissions(at("server"), Permissions::from_mode(0o700)).expect("it is ours");
+        Self { folder, shift }
+    }
+
+    /// The server's program, as it runs under this clock.
+    #[must_use]
+    pub fn program(&self) -> PathBuf {
+        self.folder.path().join("server")
+    }
+
+    /// Sets the clock forward from what is right.
+    pub fn set_ahead(&self, by: Duration) {
+        self.set(
+            i64::try_from(by.as_micros()).expect("clocks are set by less than a thousand years"),
+        );
+    }
+
+    /// Sets the clock back from what is right.
+    pub fn set_back(&self, by: Duration) {
+        self.set(
+            -i64::try_from(by.as_micros()).expect("clocks are set by less than a thousand years"),
+        );
+    }
+
+    fn set(&self, micros: i64) {
+        self.shift.write_all_at(&micros.to_ne_bytes(), 0).expect("the file can be written");
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Server;
+    use crate::resp::Reply;
+
+    fn seconds(server: &Server) -> i64 {
+        let reply = server.connect().unwrap().command(&["TIME"]).unwrap();
+        let Reply::Array(Some(parts)) = reply else { panic!("{reply:?}") };
+        parts[0].text().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn a_server_sees_the_clock_that_it_is_given() {
+        let clock = Clock::new();
+        let server = Server::builder().program(clock.program()).start();
+        let right = seconds(&server);
+        clock.set_ahead(Duration::from_secs(3600));
+        let ahead = seconds(&server);
+        clock.set_back(Duration::from_secs(3600));
+        let back = seconds(&server);
+        assert!((3600..3660).contains(&(ahead - right)), "{}", ahead - right);
+        assert!((3540..=3600).contains(&(right - back)), "{}", right - back);
+    }
+}

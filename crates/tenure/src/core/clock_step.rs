@@ -1,0 +1,126 @@
+//! Notices when the store's clock was set.
+//!
+//! Leases end by the store's clock (A2), so a clock that is set forward ends them early, and one that
+//! is set back keeps the lock of a crashed holder for longer. Nothing here prevents that; it is
+//! noticed with the next answer that carries the store's time, and reported.
+
+use std::time::Duration;
+
+use super::moment::Moment;
+
+/// Compares the store's clock with ours, answer by answer.
+#[derive(Debug, Default)]
+pub(crate) struct ClockWatch {
+    last: Option<Seen>,
+}
+
+/// What one answer told: when it was made, the store's clock was this far ahead of ours, at least and
+/// at most. The trip is all that is unknown about it.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    received: Moment,
+    least: i128,
+    most: i128,
+}
+
+/// The store's clock was set, by at least this much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClockStep {
+    Forward(Duration),
+    Back(Duration),
+}
+
+impl ClockWatch {
+    /// Takes note of an answer to a request that was sent and received at these moments of our clock,
+    /// and made at `store` by the store's. Says whether the store's clock was set since the last one.
+    pub(crate) fn note(
+        &mut self,
+        sent: Moment,
+        received: Moment,
+        store: Moment,
+    ) -> Option<ClockStep> {
+        let ahead_of = |ours: Moment| i128::from(store.as_micros()) - i128::from(ours.as_micros());
+        let seen = Seen { received, least: ahead_of(received), most: ahead_of(sent) };
+        let last = self.last.replace(seen)?;
+        let drift = micros(allowance(received.since(last.received)));
+        let (forward, back) = (seen.least - last.most - drift, last.least - seen.most - drift);
+        if forward > 0 {
+            Some(ClockStep::Forward(duration(seen.least - last.most)))
+        } else if back > 0 {
+            Some(ClockStep::Back(duration(last.least - seen.most)))
+        } else {
+            None
+        }
+    }
+}
+
+/// How far two clocks may come apart in this time without one of them having been set (A1).
+fn allowance(elapsed: Duration) -> Duration {
+    elapsed / 100 + Duration::from_millis(2)
+}
+
+fn micros(duration: Duration) -> i128 {
+    i128::try_from(duration.as_micros()).unwrap_or(i128::MAX)
+}
+
+fn duration(micros: i128) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STORE: u64 = 1_794_768_132_000_000;
+
+    fn at(millis: u64) -> Moment {
+        Moment::from_micros(millis * 1000)
+    }
+
+    /// Notes an answer that took `trip` ms, made half-way, by a store that is `ahead` ms ahead of where
+    /// it began.
+    fn note(watch: &mut ClockWatch, sent: u64, trip: u64, ahead: i64) -> Option<ClockStep> {
+        let made = sent + trip / 2;
+        let store = (STORE + made * 1000).saturating_add_signed(ahead * 1000);
+        watch.note(at(sent), at(sent + trip), Moment::from_micros(store))
+    }
+
+    #[test]
+    fn a_clock_that_runs_as_ours_does_was_not_set() {
+        let mut watch = ClockWatch::default();
+        for (sent, trip) in [(0, 1), (10_000, 1), (20_000, 900), (30_000, 1), (90_000, 1_500)] {
+            assert_eq!(note(&mut watch, sent, trip, 0), None, "at {sent}");
+        }
+    }
+
+    #[test]
+    fn a_slow_trip_is_not_taken_for_a_step() {
+        let mut watch = ClockWatch::default();
+        note(&mut watch, 0, 1, 0);
+        // The answer was made at once, and took two seconds back; then the other way round.
+        let made = |ours: u64| Moment::from_micros(STORE + ours * 1000);
+        assert_eq!(watch.note(at(10_000), at(12_000), made(10_000)), None);
+        assert_eq!(watch.note(at(20_000), at(22_000), made(22_000)), None);
+    }
+
+    #[test]
+    fn drift_within_the_allowance_is_not_a_step() {
+        let mut watch = ClockWatch::default();
+        note(&mut watch, 0, 1, 0);
+        assert_eq!(note(&mut watch, 10_000, 1, 90), None);
+        assert_eq!(note(&mut watch, 20_000, 1, 0), None);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_noticed_once() {
+        let mut watch = ClockWatch::default();
+        note(&mut watch, 0, 2, 0);
+        let forward = note(&mut watch, 10_000, 2, 31_000);
+        let Some(ClockStep::Forward(by)) = forward else { panic!("{forward:?}") };
+        assert!(by > Duration::from_secs(30) && by <= Duration::from_secs(31), "{by:?}");
+        assert_eq!(note(&mut watch, 20_000, 2, 31_000), None);
+        let back = note(&mut watch, 30_000, 2, -3_569_000);
+        let Some(ClockStep::Back(by)) = back else { panic!("{back:?}") };
+        assert!(by > Duration::from_secs(3_599) && by <= Duration::from_secs(3_600), "{by:?}");
+    }
+}

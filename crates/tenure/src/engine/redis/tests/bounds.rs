@@ -1,0 +1,131 @@
+//! One call does a bounded amount of work, whatever a lock contains: a server serves one call at a
+//! time. Work is counted in commands, not in seconds.
+
+use tenure_testkit::Server;
+use tenure_testkit::resp::Reply as Plain;
+
+use super::answers::{acquire, name, permits, release, waiting};
+use super::caller::Caller;
+use super::*;
+use crate::core::shape::{Kind, Shape};
+
+on_every_server!(
+    expired_holders_are_removed_in_slices,
+    very_many_holders_are_shown_in_part_and_counted_in_full,
+    dead_waiters_are_passed_over_in_slices,
+    a_lock_of_very_many_holders_is_taken_away_in_slices,
+);
+
+const MANY: usize = 2_500;
+
+/// What a call may do at most: a few commands for each of a thousand.
+const COMMANDS_AT_MOST: i64 = 10_000;
+
+fn reader(owner: Owner) -> AcquireRequest {
+    let shape = Shape::new(Kind::ReadWrite, 1_000_000_000, 1).unwrap();
+    AcquireRequest { shape, ..acquire("x", owner) }
+}
+
+fn writer(owner: Owner) -> AcquireRequest {
+    let shape = Shape::new(Kind::ReadWrite, 1_000_000_000, 1_000_000_000).unwrap();
+    AcquireRequest { shape, ..acquire("x", owner) }
+}
+
+fn in_batches<O: Batched>(caller: &mut Caller, operations: &[O]) {
+    for some in operations.chunks(128) {
+        caller.call(&some.iter().collect::<Vec<_>>());
+    }
+}
+
+/// How many commands the server has executed, those of scripts included.
+fn executed(caller: &mut Caller) -> i64 {
+    let Plain::Bulk(Some(text)) = caller.say(&["INFO", "commandstats"]) else { panic!("no INFO") };
+    let text = String::from_utf8(text).unwrap();
+    let calls = text.lines().filter_map(|line| line.split_once("calls=")?.1.split(',').next());
+    calls.map(|count| count.parse::<i64>().unwrap()).sum()
+}
+
+/// Operates until there is no more to do; the last answer. No call does more than is allowed.
+fn until_done(
+    caller: &mut Caller,
+    mut operate: impl FnMut(&mut Caller) -> String,
+) -> (String, u32) {
+    for calls in 1.. {
+        let before = executed(caller);
+        let line = operate(caller);
+        let done = executed(caller) - before;
+        assert!(done < COMMANDS_AT_MOST, "{done} commands in one call");
+        if !line.ends_with('+') {
+            return (line, calls);
+        }
+        assert!(calls < 100, "it never ends: {line}");
+    }
+    unreachable!("calls are counted from one")
+}
+
+/// 100,000 readers that had crashed blocked the server for 0.68 s.
+fn expired_holders_are_removed_in_slices(server: &Server) {
+    let mut caller = Caller::new(server);
+    let readers: Vec<_> = (0..MANY).map(|_| reader(Owner::new())).collect();
+    in_batches(&mut caller, &readers);
+    caller.pass(Duration::from_secs(31));
+    let request = writer(Owner::new());
+    let (line, calls) = until_done(&mut caller, |it| it.call(&[&request]).remove(0));
+    assert!(line.starts_with("1 ") && calls > 1, "{line} after {calls} calls");
+}
+
+/// To look at 100,000 holders blocked the server for 1.05 s.
+fn very_many_holders_are_shown_in_part_and_counted_in_full(server: &Server) {
+    let mut caller = Caller::new(server);
+    let readers: Vec<_> = (0..MANY).map(|_| reader(Owner::new())).collect();
+    in_batches(&mut caller, &readers);
+    let before = executed(&mut caller);
+    let reply = caller.run(&scripts::INSPECT, &[&name("x")], |command| {
+        ["9", "10"].iter().for_each(|most| command.push(most));
+    });
+    assert!(executed(&mut caller) - before < 100);
+    let info = records::lock(name("x"), &reply.array().unwrap()[1], &Default::default()).unwrap();
+    assert_eq!((info.holding, info.holders.len()), (MANY, 10));
+}
+
+/// Behind 2,500 dead waiters of one client a live one waited for 9.9 s, with the lock free. I7.
+fn dead_waiters_are_passed_over_in_slices(server: &Server) {
+    let mut caller = Caller::new(server);
+    let [holder, live, nobody] = std::array::from_fn(|_| Owner::new());
+    caller.call(&[&acquire("x", holder)]);
+    let own = std::mem::replace(&mut caller.client, "dead".to_owned());
+    let dead: Vec<_> = (0..MANY).map(|_| waiting(acquire("x", Owner::new()))).collect();
+    in_batches(&mut caller, &dead);
+    caller.client = own;
+    caller.call(&[&waiting(acquire("x", live))]);
+    assert_eq!(caller.call(&[&release("x", holder)]), ["0+"], "there is more to do");
+    let settle = super::answers::cancel("x", nobody);
+    let (_, calls) = until_done(&mut caller, |it| it.call(&[&settle]).remove(0));
+    assert!(calls > 1);
+    let message = convert(caller.ear.read().unwrap());
+    let text = message.array().unwrap()[2].text().unwrap();
+    assert!(text.starts_with(&format!("granted {live}:0 ")), "{text}");
+}
+
+fn a_lock_of_very_many_holders_is_taken_away_in_slices(server: &Server) {
+    let mut caller = Caller::new(server);
+    let many: Vec<_> = (0..MANY).map(|_| reader(Owner::new())).collect();
+    in_batches(&mut caller, &many);
+    let mut taken = 0;
+    for calls in 1.. {
+        let before = executed(&mut caller);
+        let reply = caller.run(&scripts::FORCE, &[&name("x")], |command| {
+            ["", "host 1 program why", "60000"].iter().for_each(|it| command.push(it));
+        });
+        let done = executed(&mut caller) - before;
+        assert!(done < COMMANDS_AT_MOST, "{done} commands in one call");
+        let [_, owners, rest] = reply.array().unwrap() else { panic!("{reply:?}") };
+        taken += owners.array().unwrap().len();
+        if rest.number() == Some(0) {
+            assert!(calls > 1);
+            break;
+        }
+    }
+    assert_eq!(taken, MANY);
+    assert!(caller.call(&[&permits(acquire("x", Owner::new()), 3)])[0].starts_with("1 "), "free");
+}

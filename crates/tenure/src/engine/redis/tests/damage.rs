@@ -1,0 +1,94 @@
+//! What Tenure did not write, in the keys of a lock: an error for that lock, which names the key, and
+//! nothing for the others of the same call. I6.
+
+use std::collections::BTreeMap;
+
+use tenure_testkit::Server;
+
+use super::answers::{acquire, cancel, name, permits, release, renewal, waiting};
+use super::caller::Caller;
+use super::*;
+
+on_every_server!(
+    garbage_in_one_lock_is_an_error_for_that_lock_alone,
+    garbage_about_one_waiter_does_not_stop_the_queue,
+);
+
+const GARBAGE: [&str; 6] = ["", "garbage", "-1", "1e999", "9999999999999999999999", "\0\n{}"];
+
+/// Every field of every key that a lock in use has.
+fn fields(caller: &mut Caller, key: &str) -> BTreeMap<String, String> {
+    let reply = convert(caller.say(&["HGETALL", key]));
+    let words: Vec<_> =
+        reply.array().unwrap_or_default().iter().filter_map(|it| it.text()).collect();
+    words.chunks(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect()
+}
+
+/// Puts a lock in use: held and wanted, as a mutex or as a semaphore.
+fn put_in_use(caller: &mut Caller, lock: &str, owners: &[Owner; 3], is_mutex: bool) {
+    for owner in owners {
+        let request = waiting(acquire(lock, *owner));
+        let request = if is_mutex { request } else { permits(request, 2) };
+        caller.call(&[&request]);
+    }
+}
+
+/// `SET` or `HSET … s garbage` on one key made all 100 locks of the same renewal call lost.
+fn garbage_in_one_lock_is_an_error_for_that_lock_alone(server: &Server) {
+    let mut caller = Caller::new(server);
+    let owners = std::array::from_fn(|_| Owner::new());
+    let key = keys::lock(&name("b"));
+    for (is_mutex, suffix) in [(true, ""), (true, ":w"), (false, ""), (false, ":h"), (false, ":w")]
+    {
+        caller.say(&["FLUSHALL"]);
+        put_in_use(&mut caller, "b", &owners, is_mutex);
+        let damaged = format!("{key}{suffix}");
+        for (field, garbage) in fields(&mut caller, &damaged)
+            .into_keys()
+            .flat_map(|field| GARBAGE.map(|garbage| (field.clone(), garbage)))
+        {
+            let what = format!("{damaged} {field} {garbage:?}");
+            caller.say(&["FLUSHALL"]);
+            put_in_use(&mut caller, "b", &owners, is_mutex);
+            caller.call(&[&acquire("a", owners[0]), &acquire("c", owners[0])]);
+            caller.say(&["HSET", &damaged, &field, garbage]);
+            others_are_served(&mut caller, owners[0], &what);
+        }
+    }
+}
+
+/// Every operation on the locks before and behind it does what it always does.
+fn others_are_served(caller: &mut Caller, owner: Owner, what: &str) {
+    let all = ["a", "b", "c"];
+    let check = |lines: Vec<String>, expected: &str| {
+        assert_eq!(lines.len(), 3, "{what}: {lines:?}");
+        for line in [&lines[0], &lines[2]] {
+            assert!(line.starts_with(expected), "{what}: {lines:?}");
+        }
+    };
+    let names = all.map(name);
+    let reply = caller.run(&scripts::INSPECT, &names.each_ref(), |command| {
+        ["9", "9"].iter().for_each(|most| command.push(most));
+    });
+    let infos = reply.array().unwrap_or_else(|| panic!("{what}: {reply:?}"));
+    assert!(infos[1].array().is_some() && infos[3].array().is_some(), "{what}: {infos:?}");
+    if let Reply::Error(error) = &infos[2] {
+        assert!(error.contains(&keys::lock(&names[1])), "it is named: {error}");
+    }
+    check(caller.call(&all.map(|it| renewal(it, owner)).each_ref()), "1");
+    check(caller.call(&all.map(|it| acquire(it, owner)).each_ref()), "1 ");
+    check(caller.call(&all.map(|it| release(it, owner)).each_ref()), "0");
+    check(caller.call(&all.map(|it| cancel(it, owner)).each_ref()), "0");
+}
+
+/// I7: those behind it are served.
+fn garbage_about_one_waiter_does_not_stop_the_queue(server: &Server) {
+    let mut caller = Caller::new(server);
+    let owners: [Owner; 3] = std::array::from_fn(|_| Owner::new());
+    put_in_use(&mut caller, "b", &owners, true);
+    let waiters = format!("{}:w", keys::lock(&name("b")));
+    caller.say(&["HSET", &waiters, &format!("{}:0", owners[1]), "garbage"]);
+    assert_eq!(caller.call(&[&release("b", owners[0])]), ["0"]);
+    let line = &caller.call(&[&waiting(acquire("b", owners[2]))])[0];
+    assert!(line.starts_with("1 "), "{line}");
+}

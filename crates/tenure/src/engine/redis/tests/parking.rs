@@ -1,0 +1,151 @@
+//! Waiters that no connection hears for: the client may be gone, or only its connection for wake-ups
+//! is. I7, I10.
+
+use tenure_testkit::Server;
+use tenure_testkit::resp::Connection;
+
+use super::answers::{acquire, release, waiting};
+use super::caller::Caller;
+use super::*;
+
+on_every_server!(
+    a_waiter_that_cannot_hear_keeps_its_place,
+    waiters_that_cannot_hear_are_served_in_order,
+    a_lock_that_is_reserved_goes_to_the_next_in_time,
+    the_dead_cost_nothing_though_a_pattern_is_listened_to,
+    a_parked_waiter_that_never_asks_again_is_forgotten,
+);
+
+const HEARTBEAT: Duration = Duration::from_secs(30);
+
+/// Does something as another client, which listens or not.
+fn as_client<T>(caller: &mut Caller, client: &str, operate: impl FnOnce(&mut Caller) -> T) -> T {
+    let own = std::mem::replace(&mut caller.client, client.to_owned());
+    let result = operate(caller);
+    caller.client = own;
+    result
+}
+
+fn ask(caller: &mut Caller, client: &str, owner: Owner) -> String {
+    as_client(caller, client, |it| it.call(&[&waiting(acquire("x", owner))]).remove(0))
+}
+
+fn is_granted(line: &str) -> bool {
+    line.starts_with("1 ")
+}
+
+fn is_queued(line: &str) -> bool {
+    line.starts_with("2 ")
+}
+
+/// Its connection was lost for a moment, and it was served after all who had come later.
+fn a_waiter_that_cannot_hear_keeps_its_place(server: &Server) {
+    let mut caller = Caller::new(server);
+    let [holder, deaf, second, third] = std::array::from_fn(|_| Owner::new());
+    caller.call(&[&acquire("x", holder)]);
+    ask(&mut caller, "deaf", deaf);
+    for owner in [second, third] {
+        caller.call(&[&waiting(acquire("x", owner))]);
+    }
+    assert_eq!(caller.call(&[&release("x", holder)]), ["0"]);
+    assert!(is_granted(&caller.call(&[&waiting(acquire("x", second))])[0]), "others are not kept");
+    let line = ask(&mut caller, "deaf", deaf);
+    assert!(line.starts_with("2 0 "), "it has nobody before it: {line}");
+    let mut ear = server.connect().unwrap();
+    listen(&mut ear, "deaf");
+    assert_eq!(caller.call(&[&release("x", second)]), ["0"]);
+    assert!(is_granted(&ask(&mut caller, "deaf", deaf)));
+    assert!(is_queued(&caller.call(&[&waiting(acquire("x", third))])[0]));
+}
+
+fn listen(ear: &mut Connection, client: &str) {
+    ear.command(&["SUBSCRIBE", &format!("{}{client}", keys::CHANNEL)]).unwrap();
+}
+
+/// All connections for wake-ups were killed at once: six fair waiters were served 3, 4, 0, 5, 1, 2.
+fn waiters_that_cannot_hear_are_served_in_order(server: &Server) {
+    let mut caller = Caller::new(server);
+    let holder = Owner::new();
+    let owners: [Owner; 6] = std::array::from_fn(|_| Owner::new());
+    caller.call(&[&acquire("x", holder)]);
+    for (at, owner) in owners.iter().enumerate() {
+        ask(&mut caller, &format!("deaf{at}"), *owner);
+    }
+    assert_eq!(caller.call(&[&release("x", holder)]), ["0"]);
+    // They connect again, and ask, in another order.
+    let ears: Vec<_> = [3, 4, 0, 5, 1, 2]
+        .into_iter()
+        .map(|at: usize| {
+            let mut ear = server.connect().unwrap();
+            let client = format!("deaf{at}");
+            listen(&mut ear, &client);
+            assert_eq!(is_granted(&ask(&mut caller, &client, owners[at])), at == 0, "{at}");
+            ear
+        })
+        .collect();
+    for (at, owner) in owners.iter().enumerate() {
+        let client = format!("deaf{at}");
+        assert!(is_granted(&ask(&mut caller, &client, *owner)), "{at}");
+        assert_eq!(caller.call(&[&release("x", *owner)]), ["0"]);
+    }
+    drop(ears);
+}
+
+/// The first of those who could not hear is dead: the next that asks waits for a moment, no more, and
+/// is told for how long.
+fn a_lock_that_is_reserved_goes_to_the_next_in_time(server: &Server) {
+    let mut caller = Caller::new(server);
+    let [holder, dead, second, new] = std::array::from_fn(|_| Owner::new());
+    caller.call(&[&acquire("x", holder)]);
+    ask(&mut caller, "dead", dead);
+    ask(&mut caller, "deaf", second);
+    assert_eq!(caller.call(&[&release("x", holder)]), ["0"]);
+    let line = caller.call(&[&acquire("x", new)]).remove(0);
+    assert_eq!(line, "3", "no other overtakes them meanwhile");
+    let line = ask(&mut caller, "deaf", second);
+    assert!(line.starts_with("2 0 100000 "), "a tenth of a second: {line}");
+    caller.pass(Duration::from_millis(99));
+    assert!(ask(&mut caller, "deaf", second).starts_with("2 0 1000 "));
+    caller.pass(Duration::from_millis(1));
+    assert!(is_granted(&ask(&mut caller, "deaf", second)));
+    // The dead one is still parked; a newcomer does not wait for it.
+    assert_eq!(caller.call(&[&release("x", second)]), ["0"]);
+    caller.pass(Duration::from_millis(100));
+    assert!(is_granted(&caller.call(&[&acquire("x", new)])[0]));
+}
+
+/// A connection that listens to `*` counts as a receiver of every message: each dead waiter was handed
+/// the lock, for a claim lease.
+fn the_dead_cost_nothing_though_a_pattern_is_listened_to(server: &Server) {
+    let mut caller = Caller::new(server);
+    let mut watching = server.connect().unwrap();
+    watching.command(&["PSUBSCRIBE", "*"]).unwrap();
+    let [holder, live] = std::array::from_fn(|_| Owner::new());
+    caller.call(&[&acquire("x", holder)]);
+    for at in 0..10 {
+        ask(&mut caller, &format!("dead{at}"), Owner::new());
+    }
+    caller.call(&[&waiting(acquire("x", live))]);
+    assert_eq!(caller.call(&[&release("x", holder)]), ["0"]);
+    assert!(is_granted(&caller.call(&[&waiting(acquire("x", live))])[0]));
+}
+
+/// What they leave behind ends with their heartbeats.
+fn a_parked_waiter_that_never_asks_again_is_forgotten(server: &Server) {
+    let mut caller = Caller::new(server);
+    let [holder, other] = std::array::from_fn(|_| Owner::new());
+    caller.call(&[&acquire("x", holder)]);
+    let before = caller.state();
+    for at in 0..40 {
+        ask(&mut caller, &format!("dead{at}"), Owner::new());
+    }
+    assert_eq!(caller.call(&[&release("x", holder)]), ["0"]);
+    caller.pass(HEARTBEAT);
+    for _ in 0..3 {
+        assert_eq!(caller.call(&[&release("x", other)]), ["none"]);
+        caller.call(&[&acquire("x", other)]);
+        caller.call(&[&release("x", other)]);
+    }
+    let keys: Vec<_> = caller.state().into_keys().collect();
+    assert_eq!(keys, before.into_keys().collect::<Vec<_>>(), "no queue is left");
+}

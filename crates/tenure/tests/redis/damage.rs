@@ -1,0 +1,95 @@
+//! Keys under Tenure's names that Tenure did not write, and a full server: trouble for the lock
+//! concerned, and nothing for the others. I6, I9.
+
+use std::time::Duration;
+
+use tenure::{Error, Tenure, WhyLost};
+use tenure_testkit::Server;
+
+use super::fixture::{LONG, connect, ms, pass, say};
+
+const LEASE: Duration = Duration::from_secs(2);
+
+/// `SET` on one lock's key made 100 locks lost, because they were renewed in the same call; so did
+/// garbage in one field.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_bad_key_takes_no_other_lock_with_it() {
+    for damage in [
+        &["SET", "tenure:{0}", "theirs"][..],
+        &["HSET", "tenure:{0}", "s", "garbage"],
+        &["HSET", "tenure:{0}", "o", "garbage"],
+    ] {
+        let server = Server::start();
+        let tenure = connect(&server.url()).await;
+        let locks: Vec<_> = (0..100).map(|at| tenure.lock(at.to_string()).lease(LEASE)).collect();
+        let mut guards = Vec::new();
+        for lock in &locks {
+            guards.push(lock.acquire().await.unwrap());
+        }
+        say(&server, damage);
+        let lost = tokio::time::timeout(LONG, guards[0].lost()).await.expect("it is gone");
+        assert!(matches!(lost.why(), WhyLost::NotHeld | WhyLost::LeaseEnded));
+        pass(LEASE).await;
+        let held = guards[1..].iter().filter(|guard| !guard.is_lost()).count();
+        assert_eq!(held, 99, "{damage:?}");
+        check_list(&tenure).await;
+    }
+}
+
+/// The list has all of them, and says which one cannot be read.
+async fn check_list(tenure: &Tenure) {
+    let listed = tenure.list("", 1000).await.unwrap();
+    assert_eq!(listed.len(), 100);
+    let bad: Vec<_> = listed.iter().filter(|it| it.trouble.is_some()).collect();
+    assert_eq!(bad.len(), 1);
+    assert_eq!(bad[0].name.as_str(), "0");
+    let trouble = bad[0].trouble.as_ref().unwrap();
+    assert!(trouble.contains("tenure:{0}") || trouble.contains("WRONGTYPE"), "{trouble}");
+}
+
+/// One key is out of bounds for the user: the server refuses the whole call, which is split.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_became_forbidden_takes_no_other_lock_with_it() {
+    let server = Server::builder().on_port().start();
+    let allow = |keys: &str| {
+        let words = ["ACL", "SETUSER", "ann", "on", ">secret", "resetkeys", keys, "&*", "+@all"];
+        say(&server, &words);
+    };
+    allow("~tenure:*");
+    let url = format!("redis://ann:secret@127.0.0.1:{}", server.port().unwrap());
+    let tenure = connect(&url).await;
+    let mut guards = Vec::new();
+    for name in ["a1", "a2", "b", "a3", "a4"] {
+        guards.push(tenure.lock(name).lease(LEASE).acquire().await.unwrap());
+    }
+    allow("~tenure:{a*");
+    let forbidden = guards.remove(2);
+    assert_eq!(forbidden.lost().await.why(), WhyLost::LeaseEnded);
+    pass(LEASE).await;
+    guards.iter().for_each(|guard| guard.ensure_held().unwrap());
+}
+
+/// Another tenant fills the server, which evicts nothing: every held lock was lost, and clients could
+/// not even connect to look.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_server_keeps_what_is_held() {
+    let server = Server::builder().arg("--maxmemory-policy", "noeviction").start();
+    let tenure = connect(&server.url()).await;
+    let guard = tenure.lock("held").lease(LEASE).acquire().await.unwrap();
+    let lock = tenure.lock("held");
+    let waiter = tokio::spawn(async move { lock.acquire_within(LONG).await });
+    super::fixture::until(&tenure, "held", |info| info.waiting == 1).await;
+    say(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+    let refused = tenure.lock("new").try_acquire().await.unwrap_err();
+    assert!(matches!(refused, Error::Unreachable { .. }), "{refused:?}");
+    assert!(refused.to_string().contains("OOM"), "{refused}");
+    pass(LEASE * 2).await;
+    guard.ensure_held().unwrap();
+    let late = tokio::time::timeout(LONG, Tenure::connect(&server.url())).await.unwrap();
+    let late = late.expect("to connect needs no memory");
+    assert_eq!(late.list("", 10).await.unwrap().len(), 1);
+    guard.release().await.unwrap();
+    let next = waiter.await.unwrap().expect("it is handed over");
+    pass(ms(100)).await;
+    next.release().await.unwrap();
+}
