@@ -86,10 +86,11 @@ impl Link {
             }
         }
         outage.end();
+        self.set(State::Up(wire.clone()));
+        // Only now: what is said to be up takes requests.
         if self.pulse.up() > 1 {
             self.again.notify_one();
         }
-        self.set(State::Up(wire.clone()));
         // The others may have been waiting for the same server.
         self.pace.want();
         let loss = carrying.await;
