@@ -62,21 +62,22 @@ impl Clock {
 
     /// Sets the clock forward from what is right.
     pub fn set_ahead(&self, by: Duration) {
-        self.set(
-            i64::try_from(by.as_micros()).expect("clocks are set by less than a thousand years"),
-        );
+        self.set(micros(by));
     }
 
     /// Sets the clock back from what is right.
     pub fn set_back(&self, by: Duration) {
-        self.set(
-            -i64::try_from(by.as_micros()).expect("clocks are set by less than a thousand years"),
-        );
+        self.set(-micros(by));
     }
 
     fn set(&self, micros: i64) {
-        self.shift.write_all_at(&micros.to_ne_bytes(), 0).expect("the file can be written");
+        let written = self.shift.write_all_at(&micros.to_ne_bytes(), 0);
+        written.unwrap_or_else(|error| panic!("the clock cannot be set: {error}"));
     }
+}
+
+fn micros(by: Duration) -> i64 {
+    i64::try_from(by.as_micros()).unwrap_or(i64::MAX)
 }
 
 impl Default for Clock {

@@ -141,6 +141,10 @@ fn the_doctor_looks_for_split_brain() {
         }
         until("followed", || replication(&mut master).contains("min_slaves_good_slaves:1"));
         let (severity, found, _) = finding(&findings(&master), "split brain");
+        if flavor == Flavor::Redis6 {
+            assert!(severity == "warning" && found.starts_with("before Redis 7"), "{found}");
+            continue;
+        }
         let expected = "no lock is granted unless 1 replicas have answered within 10 s";
         assert_eq!((&*severity, &*found), ("fine", expected), "{flavor}");
         command(master.server(), "CONFIG SET min-replicas-max-lag 0");

@@ -6,6 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::permissions::permissions;
 use super::resp::{Command, Reply};
 use super::server::Server;
+use super::trouble;
 use crate::clock;
 use crate::engine::ListRequest;
 use crate::engine::checkup::{Finding, Severity};
@@ -38,7 +39,7 @@ pub(super) async fn checkup(server: &Server) -> Result<Vec<Finding>, Trouble> {
     ));
     findings.extend(latency(server).await?);
     findings.extend(skew(server).await?);
-    findings.push(contents(server).await?);
+    findings.extend(contents(server).await?);
     Ok(findings)
 }
 
@@ -51,7 +52,11 @@ async fn settings(server: &Server, info: &Info) -> Vec<Finding> {
     findings.push(replication(role, replicas));
     if role == "master" && replicas != "0" {
         let least = setting(server, "min-replicas-to-write").await;
-        findings.push(split_brain(least, setting(server, "min-replicas-max-lag").await));
+        let lag = setting(server, "min-replicas-max-lag").await;
+        // Before version 7, a server looks at it for single commands, and not for scripts.
+        let is_heeded =
+            !read("valkey_version").is_empty() || !read("redis_version").starts_with("6.");
+        findings.push(split_brain(least, lag, is_heeded));
     }
     findings
 }
@@ -167,7 +172,7 @@ fn replication(role: &str, replicas: &str) -> Finding {
 
 /// A master that is cut off and does not know it goes on granting, unless it needs its replicas for
 /// that.
-fn split_brain(least: Option<String>, lag: Option<String>) -> Finding {
+fn split_brain(least: Option<String>, lag: Option<String>, is_heeded: bool) -> Finding {
     let (Some(least), Some(lag)) = (least, lag) else {
         return Finding::bad(
             "split brain",
@@ -187,6 +192,15 @@ fn split_brain(least: Option<String>, lag: Option<String>) -> Finding {
             ),
             "CONFIG SET min-replicas-to-write 1, CONFIG SET min-replicas-max-lag 10, and CONFIG \
              REWRITE to keep it",
+        );
+    }
+    if !is_heeded {
+        return Finding::bad(
+            "split brain",
+            Severity::Warning,
+            "before Redis 7, min-replicas-to-write does not keep scripts from writing: a master that \
+             is cut off goes on granting locks, while another is made the master",
+            "update the server, and check fences where the data lives",
         );
     }
     let found = format!("no lock is granted unless {least} replicas have answered within {lag} s");
@@ -213,22 +227,24 @@ async fn latency(server: &Server) -> Result<Option<Finding>, Trouble> {
 }
 
 /// Locks that cannot be read, because something else has written to their keys.
-async fn contents(server: &Server) -> Result<Finding, Trouble> {
+async fn contents(server: &Server) -> Result<Option<Finding>, Trouble> {
     let request = ListRequest { prefix: String::new(), limit: LOOKED_AT };
-    let locks = server.list(request).await?;
+    let locks = match server.list(request).await {
+        // Which right is missing, the finding on permissions says.
+        Err(trouble) if trouble::may_be_about_one(&trouble) => return Ok(None),
+        listed => listed?,
+    };
     let bad: Vec<_> = locks.iter().filter(|lock| lock.trouble.is_some()).collect();
     let Some(first) = bad.first() else {
-        return Ok(Finding::fine(
-            "contents",
-            format!("{} locks in use, all readable", locks.len()),
-        ));
+        let found = format!("{} locks in use, all readable", locks.len());
+        return Ok(Some(Finding::fine("contents", found)));
     };
     let names: Vec<_> =
         bad.iter().take(NAMED).map(|lock| lock.name.as_str().escape_debug().to_string()).collect();
     let more = if bad.len() > NAMED { ", …" } else { "" };
     let found = format!("{} locks cannot be read: {}{more}", bad.len(), names.join(", "));
     let advice = first.trouble.clone().unwrap_or_default();
-    Ok(Finding::bad("contents", Severity::Problem, found, advice))
+    Ok(Some(Finding::bad("contents", Severity::Problem, found, advice)))
 }
 
 async fn skew(server: &Server) -> Result<Option<Finding>, Trouble> {

@@ -22,7 +22,8 @@ impl Server {
     pub(super) async fn renew(&self, renewals: &[Renewal]) -> (Outcomes, Option<ClockStep>) {
         let missing = || Err(Trouble::unknown("the renewal was not answered"));
         let mut outcomes: Outcomes = renewals.iter().map(|_| missing()).collect();
-        let mut parts = vec![0..renewals.len()];
+        let all = 0..renewals.len();
+        let mut parts = vec![all];
         let mut step = None;
         while let Some(part) = parts.pop().filter(|part| !part.is_empty()) {
             match self.renew_part(&renewals[part.clone()]).await {
