@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 use tenure::engine::ForceOutcome;
-use tenure::{Error, Guard, Handle, LockName, Owner, Released, Tenure};
+use tenure::{Handle, LockName, Owner, Released, Tenure};
 
 use crate::exit::Exit;
 use crate::store::Store;
@@ -78,7 +78,7 @@ pub(crate) async fn acquire(arguments: Acquire) -> Result<(), ExitCode> {
     let tenure = arguments.store.connect().await?;
     let lock = arguments.wish.lock(&tenure, &arguments.name);
     let guard = arguments.wish.acquire(&lock, &arguments.name, false).await?;
-    let detached = detach(guard).await;
+    let detached = guard.detach().await;
     let handle = detached.map_err(|error| Exit::told(&error))?;
     let printed = arguments.form.print(|| format!("{handle}\n"), || words::handle(&handle));
     if printed.is_err() {
@@ -88,12 +88,6 @@ pub(crate) async fn acquire(arguments: Acquire) -> Result<(), ExitCode> {
     // The store forgets who a client is when it leaves; this one's lock stays.
     std::mem::forget(tenure);
     printed
-}
-
-async fn detach(guard: Guard) -> Result<Handle, Error> {
-    // A hand-over is valid for a few seconds only, until it is confirmed.
-    guard.confirm().await?;
-    guard.detach()
 }
 
 pub(crate) async fn renew(arguments: Renew) -> Result<(), ExitCode> {

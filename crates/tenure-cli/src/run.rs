@@ -110,7 +110,7 @@ async fn hold(tenure: &Tenure, guard: Guard, arguments: &Arguments, signals: &mu
 
 /// Releases a lock under which nothing was done: for no least time.
 async fn release_now(tenure: &Tenure, guard: Guard) -> Result<Released, Error> {
-    tenure.release(&guard.detach()?).await
+    tenure.release(&guard.detach().await?).await
 }
 
 /// Whether the command has succeeded within the time in which it is to run once. An error is told
@@ -123,7 +123,14 @@ async fn is_done(mark: Option<&Lock>) -> Result<bool, ExitCode> {
 
 /// Remembers a success until the command is due again, whoever holds the lock meanwhile.
 async fn remember(tenure: &Tenure, mark: &Lock) {
-    match mark.try_acquire().await.and_then(|guard| guard.map(Guard::detach).transpose()) {
+    let marked = async {
+        let guard = mark.try_acquire().await?;
+        Ok::<_, Error>(match guard {
+            Some(guard) => Some(guard.detach().await?),
+            None => None,
+        })
+    };
+    match marked.await {
         // The store forgets who a client is when it leaves; this one's mark stays.
         Ok(Some(_)) => std::mem::forget(tenure.clone()),
         // Another that shared the lock has just succeeded, too.

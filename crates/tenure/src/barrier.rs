@@ -10,8 +10,8 @@ use crate::lock::Lock;
 
 /// Lets so many parties go on together: each waits until all are there. Then it can be used again.
 ///
-/// A party that gives up is not counted any more, and one that crashes not for longer than 15 seconds;
-/// the others wait for another.
+/// A party that gives up is not counted any more as soon as the store has heard of it, and one that
+/// crashes not for longer than 15 seconds; the others wait for another.
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -50,7 +50,9 @@ impl Barrier {
     /// Bad input, or trouble with the store that lasts.
     ///
     /// # Cancel safety
-    /// Dropped at any moment, the party is not counted any more, unless the barrier has opened.
+    /// Dropped at any moment, the party leaves, unless the barrier has opened: before any party that this
+    /// client sends after it arrives, and before those of others as soon as the store has heard of it,
+    /// which takes one trip.
     pub async fn wait(&self) -> Result<(), Error> {
         self.wait_with(Wait::forever()).await
     }

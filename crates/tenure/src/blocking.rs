@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use crate::driver::{Released, Wait};
 use crate::error::Error;
+use crate::handle::Handle;
 use crate::info::LockInfo;
 use crate::owner::Owner;
 
@@ -108,6 +109,14 @@ impl Guard {
     /// As for [`crate::Guard::confirm`].
     pub fn confirm(&self) -> Result<(), Error> {
         block_on(self.0.confirm())
+    }
+
+    /// Gives the guard up without releasing the lock.
+    ///
+    /// # Errors
+    /// As for [`crate::Guard::detach`].
+    pub fn detach(self) -> Result<Handle, Error> {
+        block_on(self.0.detach())
     }
 
     /// The guard for async code.

@@ -17,8 +17,8 @@ use crate::core::shape::{Kind, Shape};
 use crate::driver::{Driver, Identity, PATIENCE, Released, Spec, Wait};
 use crate::election::Election;
 use crate::engine::{
-    Finding, ForceOutcome, ForceRequest, Grant, Health, ListRequest, MemoryEngine, ReleaseOutcome,
-    ReleaseRequest, Renewal, Renewed,
+    Engine, Finding, ForceOutcome, ForceRequest, Grant, Health, ListRequest, MemoryEngine,
+    ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
 };
 use crate::error::{Error, Invalid, Lost, Trouble, WhyLost};
 use crate::guard::Guard;
@@ -193,6 +193,7 @@ impl Tenure {
     /// # Errors
     /// Trouble with the store.
     pub async fn list(&self, prefix: &str, limit: usize) -> Result<Vec<LockInfo>, Error> {
+        self.client.driver.check()?;
         let request = ListRequest { prefix: prefix.to_owned(), limit };
         let listed = self.client.driver.engine.list(request).await;
         listed.map_err(|trouble| Error::List { trouble })
@@ -211,6 +212,7 @@ impl Tenure {
     /// # Errors
     /// Trouble with the store.
     pub async fn release(&self, handle: &Handle) -> Result<Released, Error> {
+        self.client.driver.check()?;
         let (name, entry) = (handle.name().clone(), handle.entry());
         let request = ReleaseRequest::new(name, entry);
         match self.client.driver.engine.release(request).await {
@@ -225,6 +227,7 @@ impl Tenure {
     /// # Errors
     /// [`Error::Lost`] when it is not held any more, or trouble with the store.
     pub async fn adopt(&self, handle: Handle) -> Result<Guard, Error> {
+        let strays = self.client.driver.strays();
         let deadline = self.renew_until(&handle).await?;
         let mut lock = self.lock(handle.name()).lease(handle.lease().duration());
         lock = lock.owner(handle.owner());
@@ -235,13 +238,13 @@ impl Tenure {
             at: Moment::ZERO,
         };
         let spec = lock.spec()?;
-        Ok(self.client.driver.hold(&spec, handle.entry(), grant, deadline))
+        Ok(self.client.driver.hold(&spec, handle.entry(), grant, deadline, strays))
     }
 
     /// How the connections to the store are, for a health check. It asks nobody, and does not
     /// wait.
     pub fn health(&self) -> Health {
-        self.client.driver.engine.health()
+        self.client.driver.health()
     }
 
     /// What the store tells about itself, and what to do about it: for an operator. It may take a
@@ -250,6 +253,7 @@ impl Tenure {
     /// # Errors
     /// When the store cannot be reached.
     pub async fn checkup(&self) -> Result<Vec<Finding>, Error> {
+        self.client.driver.check()?;
         let found = self.client.driver.engine.checkup().await;
         found.map_err(|trouble| Error::Connect { trouble })
     }
@@ -261,6 +265,7 @@ impl Tenure {
     /// # Errors
     /// Trouble with the operating system: what is held ends with this process.
     pub fn bequeath(&self) -> Result<(), Error> {
+        self.client.driver.check()?;
         self.client.driver.engine.bequeath().map_err(|trouble| Error::Connect { trouble })
     }
 
@@ -271,7 +276,7 @@ impl Tenure {
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
     pub async fn flush(&self, within: Duration) -> bool {
-        self.client.driver.quiet_within(within).await
+        !self.client.driver.is_inherited() && self.client.driver.quiet_within(within).await
     }
 
     pub(crate) fn driver(&self) -> &Arc<Driver> {
@@ -306,6 +311,7 @@ impl Tenure {
     }
 
     pub(crate) async fn inspect(&self, name: LockName) -> Result<LockInfo, Error> {
+        self.client.driver.check()?;
         let inspected = self.client.driver.engine.inspect(name.clone()).await;
         inspected.map_err(|trouble| failed(&name, "inspect", trouble))
     }
@@ -321,6 +327,7 @@ impl Tenure {
         expected: Option<Owner>,
         reason: &str,
     ) -> Result<ForceOutcome, Error> {
+        self.client.driver.check()?;
         let by = self.client.about.clone();
         let reason = About::checked_note("a reason", reason)?;
         let request = ForceRequest { name: name.clone(), expected, reason, by };
@@ -329,6 +336,7 @@ impl Tenure {
     }
 
     async fn renew_until(&self, handle: &Handle) -> Result<Moment, Error> {
+        self.client.driver.check()?;
         let (name, owner, lease) = (handle.name().clone(), handle.owner(), handle.lease());
         let sent = clock::now();
         let renewal = Renewal { name: name.clone(), owner, lease };

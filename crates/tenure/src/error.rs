@@ -85,7 +85,8 @@ pub enum Error {
     },
 
     /// The request may or may not have taken effect: its reply never came. Whatever it may have
-    /// left behind is being undone in the background, and ends with the lease at the latest.
+    /// left behind is being undone in the background, and ends with the lease at the latest; only the
+    /// count of a latch stays.
     #[error("it is unknown whether `{name}` was affected by the attempt to {action} it: {trouble}")]
     Unknown {
         /// The lock.
@@ -127,6 +128,11 @@ pub enum Error {
          that uses it"
     )]
     Forked,
+
+    /// The client's own thread has ended by a panic, in the engine or in Tenure itself. All that the
+    /// client held is lost, and it can do nothing any more.
+    #[error("Tenure's own thread has ended by a panic: connect again, and report the panic")]
+    Ended,
 }
 
 impl Error {
@@ -134,6 +140,7 @@ impl Error {
     pub(crate) fn from_trouble(name: &LockName, action: &'static str, trouble: Trouble) -> Self {
         let name = name.clone();
         match trouble.outcome {
+            Effect::Forked => Self::Forked,
             Effect::None => Self::Unreachable { name, action, trouble },
             Effect::Unknown => Self::Unknown { name, action, trouble },
         }
@@ -171,6 +178,10 @@ pub enum WhyLost {
     /// The store said that this owner does not hold the lock any more: its lease ended there, it
     /// was released by another process with its handle, or an operator forced its release.
     NotHeld,
+    /// The client's own thread has ended by a panic, and nothing renews the lease any more.
+    Ended,
+    /// This process is a forked child, and the lock is held by the process that it comes from.
+    Forked,
 }
 
 impl std::fmt::Display for WhyLost {
@@ -179,6 +190,8 @@ impl std::fmt::Display for WhyLost {
             Self::LeaseEnded => "its lease ended before a renewal was confirmed",
             Self::SteppedDown => "no renewal was confirmed within the renew deadline",
             Self::NotHeld => "the store says that this owner no longer holds it",
+            Self::Ended => "the client's own thread has ended by a panic",
+            Self::Forked => "it is held by the process that this one was forked from",
         })
     }
 }
@@ -196,6 +209,8 @@ pub struct Trouble {
 enum Effect {
     None,
     Unknown,
+    /// None, because this is a forked child.
+    Forked,
 }
 
 impl Trouble {
@@ -207,6 +222,12 @@ impl Trouble {
     /// No reply: it may have been done, or not.
     pub fn unknown(what: impl Into<Arc<str>>) -> Self {
         Self { what: what.into(), outcome: Effect::Unknown, is_answer: false }
+    }
+
+    /// The client belongs to the process that this one was forked from.
+    pub(crate) fn forked() -> Self {
+        let what = "this client was made before the process was forked".into();
+        Self { what, outcome: Effect::Forked, is_answer: false }
     }
 
     /// Whether the operation may have taken effect.

@@ -212,6 +212,7 @@ impl Guard {
     /// # Cancel safety
     /// Dropped, the release goes on in the background.
     pub async fn release(mut self) -> Result<Released, Error> {
+        self.driver().check_process()?;
         let role = std::mem::replace(&mut self.role, Role::Disarmed);
         let held = self.held.clone();
         if role == Role::Counted && !held.driver().leave_locally(&held) {
@@ -222,14 +223,23 @@ impl Guard {
 
     /// Gives the guard up without releasing the lock, and returns a handle with which any process
     /// can renew and release it. The watchdog stops: the lease must be renewed from now on by
-    /// whoever has the handle.
+    /// whoever has the handle. Nearly the whole lease is left then, because it is renewed first if it
+    /// has to be, as [`Guard::confirm`] does; a fixed lease goes on as it is.
     ///
     /// # Errors
     /// [`Error::Lost`], if there is nothing to detach any more. [`Error::Invalid`], if this process
     /// counts further entries into the same hold: they end with their own guards. Trouble with the
-    /// store, where it has to be told: then the lock is released.
-    pub fn detach(mut self) -> Result<Handle, Error> {
+    /// store: then the lock is released.
+    ///
+    /// # Cancel safety
+    /// Dropped before the end, the lock is released.
+    pub async fn detach(mut self) -> Result<Handle, Error> {
+        self.driver().check_process()?;
         self.ensure_held()?;
+        // A hand-over lasts for a few seconds only, until it is confirmed.
+        if self.held.is_kept_up() {
+            self.confirm().await?;
+        }
         if self.role == Role::Counted && !self.held.driver().leave_locally(&self.held) {
             self.role = Role::Disarmed;
             let sentence = "a hold that others in this process stand on cannot be detached";
@@ -267,6 +277,10 @@ pub(crate) async fn protect<F: Future>(
 impl Drop for Guard {
     fn drop(&mut self) {
         let driver = self.held.driver();
+        // In a forked child it is a copy: the lock is the parent's, and so is all that is counted.
+        if driver.is_inherited() {
+            return;
+        }
         match self.role {
             Role::Disarmed => {}
             Role::Counted if !driver.leave_locally(&self.held) => {}

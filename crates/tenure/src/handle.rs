@@ -18,7 +18,7 @@ use crate::owner::{Entry, Owner};
 /// ```
 /// # tenure::blocking::block_on(async {
 /// let tenure = tenure::Tenure::connect("memory:").await?;
-/// let handle = tenure.lock("deploy").acquire().await?.detach()?;
+/// let handle = tenure.lock("deploy").acquire().await?.detach().await?;
 ///
 /// let elsewhere: tenure::Handle = handle.to_string().parse()?;
 /// tenure.renew(&elsewhere).await?;

@@ -53,13 +53,15 @@ impl Latch {
         self
     }
 
-    /// Counts down by one. An open latch stays open.
+    /// Counts down by one. An open latch stays open, so a count is never taken back.
     ///
     /// # Errors
-    /// Bad input, or trouble with the store that lasts: then it was not counted, or will not be.
+    /// Bad input, or trouble with the store that lasts: it was not counted, or, with
+    /// [`Error::Unknown`], it may have been. To be sure, ask again with [`Latch::count_down_as`], which
+    /// counts an owner once.
     ///
     /// # Cancel safety
-    /// Dropped before the end, it was not counted, or will not be.
+    /// Dropped before the end, it may have been counted, or not.
     pub async fn count_down(&self) -> Result<(), Error> {
         self.arrive(self.arrival()).await
     }

@@ -37,6 +37,8 @@ mod election;
 pub mod engine;
 mod error;
 pub mod fenced;
+mod foreign;
+mod fork;
 mod guard;
 mod handle;
 mod info;

@@ -1,20 +1,20 @@
 //! Who holds a lock. Identity is a value, not a thread.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::str::FromStr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Invalid;
+use crate::fork;
 
 /// The identity of a holder: unique across processes and machines, and only a value, so it can
 /// be printed, sent elsewhere and read back.
 ///
 /// By default every acquire is an owner of its own. A re-entrant lock uses the owner of the
-/// surrounding [`Owner::scope`], or the one it is given.
+/// surrounding [`Owner::scope`], or the one it is given. A value is the same in a forked child: one
+/// that was made before the fork, and is used after it, stands for both processes.
 ///
 /// ```
 /// use tenure::Owner;
@@ -31,16 +31,25 @@ pub struct Owner {
     low: u64,
 }
 
-/// Bits of an owner that count within one process; the 80 above them are random.
-const COUNTER_BITS: u32 = 48;
+/// Bits of an owner that count within one thread; the 80 above them are random, and others in a forked
+/// child.
+const COUNTER: u128 = (1 << 48) - 1;
 
 impl Owner {
     /// An owner that nobody else has.
     #[expect(clippy::new_without_default, reason = "two defaults would not be equal")]
     pub fn new() -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed) & ((1 << COUNTER_BITS) - 1);
-        Self::from_value((process_bits() << COUNTER_BITS) | u128::from(count))
+        let forks = fork::count();
+        let counted = SERIES.try_with(|series| {
+            let (of, mut next) = series.get();
+            if of != Some(forks) || next & COUNTER == COUNTER {
+                next = random_bits() & !COUNTER;
+            }
+            series.set((Some(forks), next + 1));
+            next
+        });
+        // The thread is ending: a number of its own.
+        Self::from_value(counted.unwrap_or_else(|_| random_bits()))
     }
 
     /// Runs `future` with this owner as [`Owner::current`], on any executor and across all of
@@ -62,9 +71,14 @@ impl Owner {
         CURRENT.get()
     }
 
-    /// The owner that stands for the calling thread, for as long as the thread lives.
+    /// The owner that stands for the calling thread, for as long as the thread lives. In a forked child
+    /// it is another.
     pub fn of_thread() -> Self {
-        THREAD.with(|owner| *owner.get_or_init(Self::new))
+        let forks = fork::count();
+        let known = THREAD.get().filter(|(of, _)| *of == forks);
+        let (_, owner) = known.unwrap_or_else(|| (forks, Self::new()));
+        THREAD.set(Some((forks, owner)));
+        owner
     }
 
     pub(crate) const fn from_value(value: u128) -> Self {
@@ -78,7 +92,10 @@ impl Owner {
 
 thread_local! {
     static CURRENT: Cell<Option<Owner>> = const { Cell::new(None) };
-    static THREAD: OnceCell<Owner> = const { OnceCell::new() };
+    /// The owner of this thread, and after how many forks it was made.
+    static THREAD: Cell<Option<(u64, Owner)>> = const { Cell::new(None) };
+    /// The next owner that this thread makes, and after how many forks it began to count.
+    static SERIES: Cell<(Option<u64>, u128)> = const { Cell::new((None, 0)) };
 }
 
 /// Puts the outer owner back, also when the poll panics.
@@ -90,14 +107,11 @@ impl Drop for Entered {
     }
 }
 
-/// 80 bits from the operating system, once per process.
-fn process_bits() -> u128 {
-    static BITS: OnceLock<u128> = OnceLock::new();
-    *BITS.get_or_init(|| {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
-        u128::from_le_bytes(bytes) >> COUNTER_BITS
-    })
+/// Bits from the operating system.
+fn random_bits() -> u128 {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+    u128::from_le_bytes(bytes)
 }
 
 impl fmt::Display for Owner {
@@ -148,7 +162,7 @@ impl Entry {
     }
 }
 
-/// A number that nobody else has: the process's random bits mixed into a count.
+/// A number that nobody else has: the thread's random bits mixed into a count.
 pub(crate) fn unique_number() -> u64 {
     let fresh = Owner::new();
     fresh.low ^ fresh.high.wrapping_mul(0x9e37_79b9_7f4a_7c15)

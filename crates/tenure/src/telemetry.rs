@@ -15,7 +15,7 @@ use crate::core::clock_step::ClockStep;
 use crate::core::fence::Fence;
 use crate::core::name::LockName;
 use crate::error::{Error, Lost, Trouble};
-use crate::thread::contain;
+use crate::foreign;
 
 /// An acquire ended, well or not.
 pub(crate) fn acquired<T>(result: &Result<Option<T>, Error>, waited: Duration) {
@@ -27,7 +27,7 @@ pub(crate) fn acquired<T>(result: &Result<Option<T>, Error>, waited: Duration) {
         Err(Error::Unknown { .. }) => "unknown",
         Err(_) => "refused",
     };
-    contain(|| {
+    foreign::call(|| {
         counter!("tenure_acquires_total", "outcome" => outcome).increment(1);
         histogram!("tenure_wait_seconds").record(waited);
     });
@@ -35,21 +35,21 @@ pub(crate) fn acquired<T>(result: &Result<Option<T>, Error>, waited: Duration) {
 
 /// A lock was held for this long, and released.
 pub(crate) fn held_for(time: Duration) {
-    contain(|| {
+    foreign::call(|| {
         histogram!("tenure_hold_seconds").record(time);
     });
 }
 
 /// A lease was extended.
 pub(crate) fn renewed() {
-    contain(|| {
+    foreign::call(|| {
         counter!("tenure_renewals_total", "outcome" => "extended").increment(1);
     });
 }
 
 /// Leases could not be extended; they will be tried again.
 pub(crate) fn renewal_failed(count: usize, trouble: &Trouble) {
-    contain(|| {
+    foreign::call(|| {
         counter!("tenure_renewals_total", "outcome" => "failed").increment(count as u64);
         tracing::warn!(locks = count, %trouble, "could not renew; trying again");
     });
@@ -57,7 +57,7 @@ pub(crate) fn renewal_failed(count: usize, trouble: &Trouble) {
 
 /// The renewal of one lock failed, while others of the same call may have succeeded.
 pub(crate) fn renewal_of_one_failed(name: &LockName, trouble: &Trouble) {
-    contain(|| {
+    foreign::call(|| {
         counter!("tenure_renewals_total", "outcome" => "failed").increment(1);
         tracing::warn!(lock = %name, %trouble, "could not renew; trying again");
     });
@@ -65,7 +65,7 @@ pub(crate) fn renewal_of_one_failed(name: &LockName, trouble: &Trouble) {
 
 /// A lock was lost.
 pub(crate) fn lost(lost: &Lost, fence: Fence) {
-    contain(|| {
+    foreign::call(|| {
         counter!("tenure_losses_total").increment(1);
         tracing::warn!(lock = %lost.name(), %fence, why = %lost.why(), "lock lost");
     });
@@ -73,7 +73,7 @@ pub(crate) fn lost(lost: &Lost, fence: Fence) {
 
 /// A lock could not be released; its lease will end it.
 pub(crate) fn release_failed(name: &LockName, trouble: &Trouble) {
-    contain(|| {
+    foreign::call(|| {
         tracing::warn!(lock = %name, %trouble, "could not release; the lease will end it");
     });
 }
@@ -81,7 +81,7 @@ pub(crate) fn release_failed(name: &LockName, trouble: &Trouble) {
 /// A connection to the store is up, for the nth time.
 #[cfg(feature = "redis")]
 pub(crate) fn connected(link: &'static str, epoch: u64) {
-    contain(|| {
+    foreign::call(|| {
         counter!("tenure_connects_total", "link" => link).increment(1);
         gauge!("tenure_link_up", "link" => link).set(1.0);
         if epoch > 1 {
@@ -93,7 +93,7 @@ pub(crate) fn connected(link: &'static str, epoch: u64) {
 /// A connection to the store was lost, or could not be made.
 #[cfg(feature = "redis")]
 pub(crate) fn disconnected(link: &'static str, trouble: &Trouble) {
-    contain(|| {
+    foreign::call(|| {
         gauge!("tenure_link_up", "link" => link).set(0.0);
         tracing::warn!(link, %trouble, "no connection to the store; trying again");
     });
@@ -101,7 +101,7 @@ pub(crate) fn disconnected(link: &'static str, trouble: &Trouble) {
 
 /// The store cannot be reached, and a local lock stands in for it.
 pub(crate) fn fell_back(name: &LockName, error: &Error) {
-    contain(|| {
+    foreign::call(|| {
         counter!("tenure_fallbacks_total").increment(1);
         tracing::warn!(lock = %name, %error, "using a local lock: only this process is kept out");
     });
@@ -110,7 +110,7 @@ pub(crate) fn fell_back(name: &LockName, error: &Error) {
 /// A message on our channel is not one of ours.
 #[cfg(feature = "redis")]
 pub(crate) fn not_understood() {
-    contain(|| tracing::warn!("a message on our channel is not understood"));
+    foreign::call(|| tracing::warn!("a message on our channel is not understood"));
 }
 
 /// The clock of the store was set. Leases end by it.
@@ -122,7 +122,7 @@ pub(crate) fn clock_stepped(step: ClockStep) {
             ("back", by, "a crashed holder may keep its lock for one more lease")
         }
     };
-    contain(|| {
+    foreign::call(|| {
         counter!("tenure_clock_steps_total", "direction" => direction).increment(1);
         tracing::warn!(direction, ?by, "the clock of the store was set: {meaning}");
     });

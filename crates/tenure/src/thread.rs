@@ -4,7 +4,6 @@
 //! of events. Its panic must end neither a thread that renews leases nor a task that reads replies.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use tokio::runtime::Runtime;
@@ -32,13 +31,6 @@ pub(crate) fn run(
         runtime.shutdown_background();
     }
     started.map(drop)
-}
-
-/// Runs code that calls what is not ours. If that panics, the panic ends here: it has been reported by
-/// the panic hook.
-pub(crate) fn contain(foreign: impl FnOnce()) {
-    // Whatever it left half done is its own.
-    let _ = catch_unwind(AssertUnwindSafe(foreign));
 }
 
 /// Runs a task on the runtime it is awaited on, and starts it again if it panics: what it left is

@@ -99,7 +99,7 @@ async fn a_clock_set_back_keeps_the_lock_of_a_crashed_holder_for_one_more_lease(
     let (clock, server) = server();
     let tenure = Tenure::connect(&server.url()).await.unwrap();
     let crashed = tenure.lock("x").fixed_lease(secs(3)).acquire().await.unwrap();
-    crashed.detach().unwrap();
+    crashed.detach().await.unwrap();
     let waiting = tenure.lock("x");
     let waiting = tokio::spawn(async move { waiting.acquire_within(LONG).await });
     until(async || tenure.lock("x").inspect().await.unwrap().waiting == 1).await;

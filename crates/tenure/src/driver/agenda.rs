@@ -48,15 +48,21 @@ impl Agenda {
         (key, self.is_too_late_for(at))
     }
 
-    /// Changes the waker of a timer that has not come due.
-    pub(super) fn rewake(&mut self, key: TimerKey, waker: &Waker) -> bool {
-        match self.timers.get_mut(&key) {
-            Some(Timer::Wake(old)) => {
-                old.clone_from(waker);
-                true
-            }
-            _ => false,
+    /// Sets the timer of a future, or changes its waker if it has not come due; the former waker. True if
+    /// the driver must be told.
+    pub(super) fn wake_at(
+        &mut self,
+        key: Option<TimerKey>,
+        at: Moment,
+        waker: Waker,
+    ) -> (TimerKey, bool, Option<Timer>) {
+        if let Some(key) = key
+            && let Some(timer) = self.timers.get_mut(&key)
+        {
+            return (key, false, Some(std::mem::replace(timer, Timer::Wake(waker))));
         }
+        let (key, must_tell) = self.add(at, Timer::Wake(waker));
+        (key, must_tell, None)
     }
 
     /// Takes a timer off.
@@ -95,6 +101,12 @@ impl Agenda {
             }
         }
         due
+    }
+
+    /// Takes out everything, due or not.
+    pub(super) fn take_all(&mut self) -> (Vec<Arc<Held>>, Vec<Waker>) {
+        let due = self.take_due(Moment::NEVER);
+        (due.holds, due.wakers)
     }
 
     /// Decides when the driver wakes next, no later than `latest`; none when nothing is due ever.

@@ -4,16 +4,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::Driver;
-use crate::core::name::LockName;
+use super::{Driver, Spec};
 use crate::engine::{Acquired, Answer};
 use crate::error::Trouble;
 use crate::owner::Entry;
 
-/// An acquire in flight. Dropped before the answer, it is finished in the background and undone.
+/// An acquire in flight. Dropped before the answer, it is undone.
 pub(super) struct Flight<'a> {
     driver: &'a Arc<Driver>,
-    name: &'a LockName,
+    spec: &'a Arc<Spec>,
     entry: Entry,
     answer: Option<Answer<Acquired>>,
 }
@@ -21,11 +20,11 @@ pub(super) struct Flight<'a> {
 impl<'a> Flight<'a> {
     pub(super) fn new(
         driver: &'a Arc<Driver>,
-        name: &'a LockName,
+        spec: &'a Arc<Spec>,
         entry: Entry,
         answer: Answer<Acquired>,
     ) -> Self {
-        Self { driver, name, entry, answer: Some(answer) }
+        Self { driver, spec, entry, answer: Some(answer) }
     }
 
     pub(super) fn disarm(mut self) {
@@ -52,13 +51,7 @@ impl Future for Flight<'_> {
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         if let Some(answer) = self.answer.take() {
-            let (driver, name, entry) = (self.driver.clone(), self.name.clone(), self.entry);
-            self.driver.spawn(async move {
-                // First the answer, then the undoing: overtaken by its own cancel, the acquire
-                // would be granted to nobody.
-                let _ = answer.await;
-                driver.abandon(name, entry);
-            });
+            self.driver.undo_after(answer, self.spec, self.entry);
         }
     }
 }

@@ -1,13 +1,11 @@
 //! A lock that this process holds: what its guard and the driver share.
 
-use std::pin::pin;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::Notify;
-
 use super::Driver;
+use super::watch::Watch;
 use crate::core::fence::Fence;
 use crate::core::lease::Lease;
 use crate::core::moment::Moment;
@@ -42,7 +40,7 @@ pub(crate) struct Held {
     state: AtomicU8,
     renewing: AtomicU8,
     // Made by the first one who waits for the loss; most holders never do.
-    watch: OnceLock<Box<Notify>>,
+    watch: OnceLock<Box<Watch>>,
 }
 
 /// How the lease is kept up.
@@ -62,6 +60,8 @@ const LEASE_ENDED: u8 = 1;
 const NOT_HELD: u8 = 2;
 /// Released, passed on or detached: this guard has nothing to do with the lock any more.
 const FINISHED: u8 = 3;
+/// The driver has ended.
+const ENDED: u8 = 4;
 
 /// No alarm is set.
 const NO_ALARM: u64 = u64::MAX;
@@ -146,6 +146,8 @@ impl Held {
     /// that was stopped past its lease knows it before any thread could tell (I9).
     pub(crate) fn lost(&self, now: Moment) -> Option<Lost> {
         let why = match self.state.load(Ordering::Acquire) {
+            _ if self.driver.is_inherited() => WhyLost::Forked,
+            ENDED => WhyLost::Ended,
             LEASE_ENDED => WhyLost::LeaseEnded,
             NOT_HELD => WhyLost::NotHeld,
             HELD if now >= self.deadline() => WhyLost::LeaseEnded,
@@ -158,17 +160,10 @@ impl Held {
     /// passed on before.
     pub(crate) async fn until_lost(&self, turn: u8) -> Lost {
         let watch = self.watch.get_or_init(Box::default);
-        loop {
-            let mut changed = pin!(watch.notified());
-            changed.as_mut().enable();
-            // Against `announce`: either it sees the watch, or we see the state.
-            fence(Ordering::SeqCst);
-            // As announced: the driver looks at the clock, and announces in time.
-            if let Some(lost) = self.lost_for(turn, Moment::ZERO) {
-                return lost;
-            }
-            changed.await;
-        }
+        // Against `announce`: either it sees the watch, or we see the state.
+        fence(Ordering::SeqCst);
+        // As announced: the driver looks at the clock, and announces in time.
+        watch.until(|| self.lost_for(turn, Moment::ZERO)).await
     }
 
     pub(super) fn is_held(&self) -> bool {
@@ -183,6 +178,11 @@ impl Held {
         }
     }
 
+    /// Whether its lease is to be renewed, always or once more.
+    pub(crate) fn is_kept_up(&self) -> bool {
+        self.renewing() != Renewing::Never
+    }
+
     pub(super) fn set_renewing(&self, renewing: Renewing) {
         self.renewing.store(renewing as u8, Ordering::Release);
     }
@@ -194,7 +194,11 @@ impl Held {
 
     /// From held to lost; false if it was not held. Only under the agenda.
     pub(super) fn set_lost(&self, why: WhyLost) -> bool {
-        let state = if why == WhyLost::LeaseEnded { LEASE_ENDED } else { NOT_HELD };
+        let state = match why {
+            WhyLost::LeaseEnded => LEASE_ENDED,
+            WhyLost::Ended => ENDED,
+            _ => NOT_HELD,
+        };
         let held = self.is_held();
         if held {
             self.state.store(state, Ordering::Release);
@@ -211,7 +215,7 @@ impl Held {
     pub(super) fn announce(&self) {
         fence(Ordering::SeqCst);
         if let Some(watch) = self.watch.get() {
-            watch.notify_waiters();
+            watch.announce();
         }
     }
 

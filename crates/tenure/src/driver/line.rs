@@ -33,13 +33,33 @@ pub(super) struct Lines {
     last_id: u64,
 }
 
-/// What has happened while a request is on its way to the store.
+/// What has happened while a question is on its way to the store.
+///
+/// The engine performs the operations of one name in the order in which it was called. So a question
+/// whose call has returned is undone by whatever is sent after it. One whose call goes on, on another
+/// thread, may be performed at any moment: it is undone after its call has returned.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Asking {
-    /// Its entry has been given up.
-    pub(super) is_given_up: bool,
+struct Asking {
     /// There was a reason to ask again, of which its answer may not know.
-    pub(super) is_outdated: bool,
+    is_outdated: bool,
+    /// The engine's call has returned; its answer has not come.
+    is_put: bool,
+    /// Its entry was given up before the engine's call had returned.
+    is_given_up: bool,
+    /// Its entry is being released, by a call that has not returned.
+    is_releasing: bool,
+}
+
+/// What the one who has put a question finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Put {
+    /// Its answer is wanted.
+    Wanted,
+    /// Its entry was given up meanwhile: what it did must be undone.
+    GivenUp,
+    /// Its entry is being released. The release comes first, because it is the one that reports
+    /// whether the lock was held; then whoever releases undoes the question.
+    Releasing,
 }
 
 pub(super) type LineId = u64;
@@ -52,6 +72,8 @@ pub(super) struct Line {
     pub(super) entry: Option<Entry>,
     /// The last answer of the store.
     pub(super) tie: Tie,
+    /// How many losses had met no hold when that was asked.
+    pub(super) strays: u64,
     pub(super) tasks: VecDeque<(u64, oneshot::Sender<Outcome>)>,
     pub(super) alarm: Option<TimerKey>,
     pub(super) ordeal: Option<Ordeal>,
@@ -74,7 +96,7 @@ pub(super) struct Closed {
 
 impl Lines {
     /// Opens a line for an entry that the store has queued.
-    pub(super) fn open(&mut self, spec: &Arc<Spec>, entry: Entry, tie: Tie) -> LineId {
+    pub(super) fn open(&mut self, spec: &Arc<Spec>, entry: Entry, tie: Tie, strays: u64) -> LineId {
         self.last_id += 1;
         let id = self.last_id;
         let spec = spec.clone();
@@ -83,7 +105,8 @@ impl Lines {
         }
         self.by_entry.insert(entry, id);
         let entry = Some(entry);
-        let line = Line { spec, entry, tie, tasks: VecDeque::new(), alarm: None, ordeal: None };
+        let tasks = VecDeque::new();
+        let line = Line { spec, entry, tie, strays, tasks, alarm: None, ordeal: None };
         self.by_id.insert(id, line);
         id
     }
@@ -135,8 +158,8 @@ impl Lines {
         Some(Closed { alarm: line.alarm, abandon, tasks: line.tasks })
     }
 
-    /// Notes that a request for an entry is on its way. False if one is already, whose answer comes too
-    /// early then.
+    /// Notes that the engine is called for an entry. False if a question is on its way already, whose
+    /// answer comes too early then.
     pub(super) fn start_asking(&mut self, entry: Entry) -> bool {
         match self.asking.entry(entry) {
             std::collections::hash_map::Entry::Occupied(mut asking) => {
@@ -150,18 +173,55 @@ impl Lines {
         }
     }
 
-    /// Notes its answer. If the entry was given up meanwhile, it must now be undone.
-    pub(super) fn stop_asking(&mut self, entry: Entry) -> Asking {
-        self.asking.remove(&entry).unwrap_or_default()
+    /// Notes that the engine's call has returned.
+    pub(super) fn put(&mut self, entry: Entry) -> Put {
+        let Some(asking) = self.asking.get_mut(&entry) else { return Put::Wanted };
+        asking.is_put = true;
+        if asking.is_releasing {
+            return Put::Releasing;
+        }
+        if asking.is_given_up {
+            self.asking.remove(&entry);
+            return Put::GivenUp;
+        }
+        Put::Wanted
     }
 
-    /// Gives an entry up. True if a request for it is on its way, which might arrive after
-    /// whatever we send now, and whose answer therefore undoes it.
-    pub(super) fn disown(&mut self, entry: Entry) -> bool {
-        if self.asking.is_empty() {
+    /// Notes its answer. True if there was a reason meanwhile to ask again.
+    pub(super) fn stop_asking(&mut self, entry: Entry) -> bool {
+        self.asking.remove(&entry).is_some_and(|asking| asking.is_outdated)
+    }
+
+    /// Gives an entry up. True if the engine is being called for it: whoever does that undoes it.
+    fn disown(&mut self, entry: Entry) -> bool {
+        match self.asking.get_mut(&entry) {
+            Some(asking) if !asking.is_put => {
+                asking.is_given_up = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// An entry is about to be released. True if the engine is being called for it.
+    pub(super) fn start_releasing(&mut self, entry: Entry) -> bool {
+        if self.asking.is_empty() || !self.disown(entry) {
             return false;
         }
-        self.asking.get_mut(&entry).map(|asking| asking.is_given_up = true).is_some()
+        self.asking.entry(entry).and_modify(|asking| asking.is_releasing = true);
+        true
+    }
+
+    /// The call that releases has returned. True if that of the question has, too, which must now be
+    /// undone.
+    pub(super) fn stop_releasing(&mut self, entry: Entry) -> bool {
+        let Some(asking) = self.asking.get_mut(&entry) else { return false };
+        asking.is_releasing = false;
+        let is_put = asking.is_put;
+        if is_put {
+            self.asking.remove(&entry);
+        }
+        is_put
     }
 }
 
@@ -188,16 +248,20 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        if self.driver.is_inherited() {
+            return;
+        }
         let mut lines = lock(&self.driver.lines);
         let Some(line) = lines.by_id.get_mut(&self.line) else {
             return;
         };
         // Tasks are in the order in which they came, and so are their numbers.
-        if let Ok(at) = line.tasks.binary_search_by_key(&self.task, |(task, _)| *task) {
-            line.tasks.remove(at);
-        }
+        let at = line.tasks.binary_search_by_key(&self.task, |(task, _)| *task);
+        let sender = at.ok().and_then(|at| line.tasks.remove(at));
         let closed = lines.close_if_empty(self.line);
         drop(lines);
+        // It wakes the receiver, which is foreign code.
+        drop(sender);
         self.driver.clear(closed);
     }
 }

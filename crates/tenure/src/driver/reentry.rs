@@ -7,16 +7,26 @@ use std::sync::Arc;
 use super::{Driver, Held, Identity, Spec};
 use crate::clock;
 use crate::core::name::LockName;
+use crate::core::shape::{Kind, Shape};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::owner::Owner;
 use crate::sync::lock;
 
-/// Holds that are counted here, and how often each was entered.
-pub(super) type Reentries = HashMap<(LockName, Owner), (Arc<Held>, u32)>;
+/// Holds that are counted here.
+pub(super) type Reentries = HashMap<(LockName, Owner), Counted>;
+
+/// One of them.
+pub(super) struct Counted {
+    held: Arc<Held>,
+    /// What is held: a further entry must not ask for more.
+    shape: Shape,
+    entries: u32,
+}
 
 impl Driver {
-    /// One more entry into a hold of the same owner in this process.
+    /// One more entry into a hold of the same owner in this process, with the answer that the store
+    /// would give: what is held is not more for being counted here.
     pub(super) fn enter_locally(&self, spec: &Spec) -> Result<Option<Guard>, Error> {
         if !spec.counts_locally() {
             return Ok(None);
@@ -27,10 +37,23 @@ impl Driver {
         };
         let mut reentries = lock(&self.reentries);
         let found = reentries.get_mut(&(spec.name.clone(), owner));
-        Ok(found.filter(|(held, _)| held.lost(clock::now()).is_none()).map(|(held, count)| {
-            *count += 1;
-            Guard::counted(held.clone())
-        }))
+        let Some(counted) = found.filter(|it| it.held.lost(clock::now()).is_none()) else {
+            return Ok(None);
+        };
+        let (wanted, held) = (spec.shape, counted.shape);
+        let (kind, limit) = (held.kind(), held.limit());
+        if wanted.limit() != limit && (wanted.kind(), kind) == (Kind::Semaphore, Kind::Semaphore) {
+            // The latest request says what the limit is: the store must hear of it.
+            return Ok(None);
+        }
+        if wanted.kind() != kind || wanted.limit() != limit {
+            return Err(Error::Mismatch { name: spec.name.clone(), kind, limit });
+        }
+        if wanted.permits() > held.permits() {
+            return Err(Error::Upgrade { name: spec.name.clone(), held: held.permits() });
+        }
+        counted.entries += 1;
+        Ok(Some(Guard::counted(counted.held.clone())))
     }
 
     /// Begins to count, if that was asked for and the owner has no other count here.
@@ -39,29 +62,32 @@ impl Driver {
             return guard;
         }
         let key = (spec.name.clone(), guard.owner());
-        let mut reentries = lock(&self.reentries);
-        let is_counted =
-            reentries.get(&key).is_some_and(|(held, _)| held.lost(clock::now()).is_none());
+        let is_counted = lock(&self.reentries)
+            .get(&key)
+            .is_some_and(|counted| counted.held.lost(clock::now()).is_none());
         if is_counted {
             return guard;
         }
         let held = guard.into_held();
-        reentries.insert(key, (held.clone(), 1));
+        self.begin_count(&held, spec.shape);
         Guard::counted(held)
     }
 
     /// Begins to count the entries into a new hold.
-    pub(super) fn begin_count(&self, held: &Arc<Held>) {
-        lock(&self.reentries).insert((held.name.clone(), held.entry.owner), (held.clone(), 1));
+    pub(super) fn begin_count(&self, held: &Arc<Held>, shape: Shape) {
+        let counted = Counted { held: held.clone(), shape, entries: 1 };
+        let key = (held.name.clone(), held.entry.owner);
+        let lost = lock(&self.reentries).insert(key, counted);
+        drop(lost);
     }
 
     /// One more entry into a hold that is counted here; false if its last entry has just ended.
     pub(super) fn count_once_more(&self, held: &Arc<Held>) -> bool {
         let key = (held.name.clone(), held.entry.owner);
         let mut reentries = lock(&self.reentries);
-        match reentries.get_mut(&key).filter(|(counted, _)| Arc::ptr_eq(counted, held)) {
-            Some((_, count)) => {
-                *count += 1;
+        match reentries.get_mut(&key).filter(|counted| Arc::ptr_eq(&counted.held, held)) {
+            Some(counted) => {
+                counted.entries += 1;
                 true
             }
             None => false,
@@ -80,9 +106,9 @@ impl Driver {
     fn count_once_less(&self, held: &Arc<Held>) -> bool {
         let key = (held.name.clone(), held.entry.owner);
         let mut reentries = lock(&self.reentries);
-        match reentries.get_mut(&key).filter(|(counted, _)| Arc::ptr_eq(counted, held)) {
-            Some((_, count)) if *count > 1 => {
-                *count -= 1;
+        match reentries.get_mut(&key).filter(|counted| Arc::ptr_eq(&counted.held, held)) {
+            Some(counted) if counted.entries > 1 => {
+                counted.entries -= 1;
                 false
             }
             Some(_) => {
@@ -91,6 +117,52 @@ impl Driver {
             }
             // Lost, and replaced by a newer hold of the same owner.
             None => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocking::block_on;
+    use crate::{Lock, Tenure};
+
+    fn lock_of(tenure: &Tenure, owner: Owner, shape: Shape) -> Lock {
+        tenure.lock("x").with_shape(Ok(shape)).owner(owner).count_locally()
+    }
+
+    /// I1: a further entry that is counted here gets the answer that the store would give.
+    #[test]
+    fn a_further_entry_gets_no_more_than_is_held() {
+        let shape = |kind, limit, permits| Shape::new(kind, limit, permits).unwrap();
+        let all = Shape::MAX_LIMIT;
+        let reader = shape(Kind::ReadWrite, all, 1);
+        let permits = |count| shape(Kind::Semaphore, 9, count);
+        for (first, then) in [
+            (reader, shape(Kind::ReadWrite, all, all)),
+            (permits(2), permits(3)),
+            (permits(3), permits(3)),
+            (permits(3), permits(1)),
+            (permits(3), shape(Kind::Semaphore, 8, 1)),
+            (Shape::mutex(), permits(1)),
+            (Shape::mutex(), reader),
+            (Shape::mutex(), Shape::mutex()),
+        ] {
+            let owner = Owner::new();
+            let counting = Tenure::memory().unwrap();
+            let guard = block_on(lock_of(&counting, owner, first).try_acquire()).unwrap().unwrap();
+            let counted = block_on(lock_of(&counting, owner, then).try_acquire());
+            drop(guard);
+            let stored = Tenure::memory().unwrap();
+            let [first, then] = [first, then].map(|it| stored.lock("x").with_shape(Ok(it)));
+            let guard = block_on(first.owner(owner).try_acquire()).unwrap().unwrap();
+            let expected = block_on(then.owner(owner).try_acquire());
+            let said = |result: &Result<Option<Guard>, Error>| match result {
+                Ok(guard) => format!("{}", guard.is_some()),
+                Err(error) => error.to_string(),
+            };
+            assert_eq!(said(&counted), said(&expected));
+            drop(guard);
         }
     }
 }

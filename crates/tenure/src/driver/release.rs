@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Driver;
 use super::held::Held;
 use crate::clock;
-use crate::engine::{Answer, ReleaseOutcome, ReleaseRequest};
+use crate::engine::{Answer, Engine, ReleaseOutcome, ReleaseRequest};
 use crate::error::{Error, Trouble};
 use crate::sync::lock;
 use crate::telemetry;
@@ -25,6 +25,7 @@ pub enum Released {
 impl Driver {
     /// Releases, and tells how it went.
     pub(crate) async fn release(self: &Arc<Self>, held: &Arc<Held>) -> Result<Released, Error> {
+        self.check_process()?;
         let Some(departure) = self.depart(held) else {
             return Ok(Released::Now);
         };
@@ -50,6 +51,10 @@ impl Driver {
 
     /// Releases in the background.
     pub(crate) fn let_go(self: &Arc<Self>, held: &Arc<Held>) {
+        // In a forked child it is a copy of what the parent holds.
+        if self.is_inherited() {
+            return;
+        }
         drop(self.depart(held));
     }
 
@@ -63,13 +68,15 @@ impl Driver {
             }
         }
         let was_lost = held.lost(now).is_some() | !self.finish(held);
-        // A question of our own line that is still on its way would take the lock again: its
-        // answer undoes that.
-        lock(&self.lines).disown(held.entry);
         let linger = if was_lost { Duration::ZERO } else { held.linger(now) };
         let request =
             ReleaseRequest { linger, ..ReleaseRequest::new(held.name.clone(), held.entry) };
+        // A question of our own line that is being put now might take the lock again.
+        let is_asking = lock(&self.lines).start_releasing(held.entry);
         let answer = self.engine.release(request.clone());
+        if is_asking && lock(&self.lines).stop_releasing(held.entry) {
+            self.abandon(held.name.clone(), held.entry);
+        }
         Some(Departure { driver: self.clone(), request, was_lost, answer: Some(answer) })
     }
 
@@ -113,6 +120,9 @@ impl Drop for Departure {
         let Some(answer) = self.answer.take() else {
             return;
         };
+        if self.driver.is_inherited() {
+            return;
+        }
         let unfinished = match answer.into_now() {
             Ok(Ok(_)) => return,
             Ok(Err(trouble)) => Answer::now(Err(trouble)),

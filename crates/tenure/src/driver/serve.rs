@@ -4,11 +4,13 @@
 //! first, and on a slow heartbeat in any case; asking again returns the grant it missed.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::agenda::Timer;
-use super::line::{Closed, LineId, Lines, Ordeal, Place};
-use super::{AFTER_TROUBLE, Driver, HEARTBEAT, Spec};
+use super::line::{Closed, LineId, Lines, Ordeal, Place, Put};
+use super::trampoline::Event;
+use super::{AFTER_TROUBLE, Driver, HEARTBEAT, Spec, foreign};
 use crate::clock;
 use crate::core::lease::{self, Tie};
 use crate::core::moment::Moment;
@@ -21,10 +23,22 @@ use crate::sync::lock;
 /// How many at the head of the queue ask again when the holder's lease ends.
 const FIRST_FEW: u32 = 3;
 
+/// What was so when the store was asked.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) sent: Moment,
+    /// How many wake-ups had met no line.
+    unclaimed: u64,
+    /// How many losses had met no hold.
+    pub(super) strays: u64,
+}
+
 impl Driver {
-    /// How many wake-ups have met no line so far. Read it before asking the store.
-    pub(super) fn unclaimed(&self) -> u64 {
-        lock(&self.lines).unclaimed
+    /// To be called right before the store is asked.
+    pub(super) fn about_to_ask(&self) -> Asked {
+        let unclaimed = lock(&self.lines).unclaimed;
+        let strays = self.strays.load(Ordering::Acquire);
+        Asked { sent: clock::now(), unclaimed, strays }
     }
 
     /// A place behind other tasks of this process that wait for the same lock.
@@ -39,9 +53,8 @@ impl Driver {
         self: &Arc<Self>,
         spec: &Arc<Spec>,
         entry: Entry,
-        tie: Tie,
         standing: Standing,
-        unclaimed: u64,
+        asked: Asked,
     ) -> Place {
         let mut lines = lock(&self.lines);
         if let Some(id) = lines.joinable(spec) {
@@ -51,13 +64,18 @@ impl Driver {
             self.abandon(spec.name.clone(), entry);
             return place;
         }
-        let id = lines.open(spec, entry, tie);
+        let tie = Tie { sent: asked.sent, store: standing.at };
+        let id = lines.open(spec, entry, tie, asked.strays);
         let place = lines.add_task(self, id);
-        let may_have_missed = lines.unclaimed != unclaimed;
+        let may_have_missed = lines.unclaimed != asked.unclaimed;
         self.schedule(&mut lines, id, self.ask_after(standing));
         drop(lines);
         if may_have_missed {
             self.ask(id);
+        }
+        if self.has_ended() {
+            // The line may have come too late to be closed with the others.
+            self.close_all_lines();
         }
         place
     }
@@ -73,9 +91,10 @@ impl Driver {
             return;
         };
         let reckoned = line.tie.deadline(grant.at, grant.lease, received);
+        let strays = line.strays;
         drop(lines);
         match reckoned {
-            Some(deadline) if deadline > received => self.serve(entry, grant, deadline),
+            Some(deadline) if deadline > received => self.serve(entry, grant, deadline, strays),
             // This process was stopped for longer than the claim: the store has passed it over, and
             // a guard would be lost before anyone has it. Or the wake-up is older than what the store
             // last said, or its clock has jumped: only the store knows what is granted now (I2, I4).
@@ -96,7 +115,7 @@ impl Driver {
     }
 
     /// Gives a grant to the first task of its line, once: the same grant may be told twice.
-    fn serve(self: &Arc<Self>, entry: Entry, grant: Grant, deadline: Moment) {
+    fn serve(self: &Arc<Self>, entry: Entry, grant: Grant, deadline: Moment, strays: u64) {
         let mut lines = lock(&self.lines);
         let Some(id) = lines.by_entry.remove(&entry) else {
             return;
@@ -108,7 +127,7 @@ impl Driver {
         line.ordeal = None;
         let spec = line.spec.clone();
         drop(lines);
-        let guard = self.hold(&spec, entry, grant, deadline);
+        let guard = self.hold(&spec, entry, grant, deadline, strays);
         // Without a taker it is dropped, and so released.
         drop(self.give(id, guard));
         self.rejoin(id);
@@ -121,8 +140,9 @@ impl Driver {
             let Some((_, task)) = next else {
                 return Some(guard);
             };
-            match task.send(Ok(guard)) {
-                Err(Ok(unwanted)) => guard = unwanted,
+            // It is there before its receiver is woken: a waker that panics has it.
+            match foreign::call(|| task.send(Ok(guard))) {
+                Some(Err(Ok(unwanted))) => guard = unwanted,
                 _ => return None,
             }
         }
@@ -144,8 +164,12 @@ impl Driver {
         self.ask(id);
     }
 
-    /// Asks the store where a line stands.
+    /// Asks the store where a line stands; after what this thread is doing, if that has led here.
     pub(super) fn ask(self: &Arc<Self>, id: LineId) {
+        self.react(Event::Ask(id));
+    }
+
+    pub(super) fn put_question(self: &Arc<Self>, id: LineId) {
         let mut lines = lock(&self.lines);
         let Some(line) = lines.by_id.get_mut(&id) else {
             return;
@@ -156,14 +180,20 @@ impl Driver {
             return;
         }
         drop(lines);
-        let sent = clock::now();
-        match self.request_again(&spec, entry).into_now() {
-            Ok(result) => self.answered(id, &spec, entry, sent, result),
+        let asked = self.about_to_ask();
+        let answer = self.request_again(&spec, entry);
+        match lock(&self.lines).put(entry) {
+            Put::Wanted => {}
+            Put::GivenUp => return self.abandon(spec.name.clone(), entry),
+            Put::Releasing => return,
+        }
+        match answer.into_now() {
+            Ok(result) => self.answered(id, &spec, entry, asked, result),
             Err(later) => {
                 let driver = self.clone();
                 self.spawn(async move {
                     let result = later.await;
-                    driver.answered(id, &spec, entry, sent, result);
+                    driver.answered(id, &spec, entry, asked, result);
                 });
             }
         }
@@ -174,29 +204,27 @@ impl Driver {
         id: LineId,
         spec: &Spec,
         entry: Entry,
-        sent: Moment,
+        asked: Asked,
         result: Result<Acquired, Trouble>,
     ) {
         let mut lines = lock(&self.lines);
-        let asking = lines.stop_asking(entry);
-        if asking.is_given_up {
-            drop(lines);
-            return self.abandon(spec.name.clone(), entry);
-        }
-        // A wake-up may have been faster.
+        let is_outdated = lines.stop_asking(entry);
+        // A wake-up may have been faster, or all have left: then a release or a cancel has followed.
         let line = lines.by_id.get_mut(&id).filter(|line| line.entry == Some(entry));
         let Some(line) = line else { return };
         let name = spec.name.clone();
         match result {
             Ok(Acquired::Granted(grant)) => {
                 drop(lines);
-                self.serve(entry, grant, lease::deadline(sent, grant.lease));
+                let deadline = lease::deadline(asked.sent, grant.lease);
+                self.serve(entry, grant, deadline, asked.strays);
             }
             Ok(Acquired::Queued(standing)) => {
-                line.tie = Tie { sent, store: standing.at };
+                line.tie = Tie { sent: asked.sent, store: standing.at };
+                line.strays = asked.strays;
                 line.ordeal = None;
                 self.schedule(&mut lines, id, self.ask_after(standing));
-                if asking.is_outdated {
+                if is_outdated {
                     drop(lines);
                     self.ask(id);
                 }
@@ -223,11 +251,20 @@ impl Driver {
         }
     }
 
+    /// Closes every line: nobody is left to serve them.
+    pub(super) fn close_all_lines(self: &Arc<Self>) {
+        let mut lines = lock(&self.lines);
+        let ids: Vec<_> = lines.by_id.keys().copied().collect();
+        let closed: Vec<_> = ids.into_iter().map(|id| lines.close(id)).collect();
+        drop(lines);
+        closed.into_iter().for_each(|closed| self.fail(closed, &Error::Ended));
+    }
+
     /// Tells every task of a closed line why it waits in vain.
     fn fail(self: &Arc<Self>, mut closed: Option<Closed>, error: &Error) {
         let tasks = closed.as_mut().map(|closed| std::mem::take(&mut closed.tasks));
         for (_, task) in tasks.into_iter().flatten() {
-            drop(task.send(Err(error.clone())));
+            foreign::call(|| drop(task.send(Err(error.clone()))));
         }
         self.clear(closed);
     }
@@ -268,7 +305,7 @@ impl Driver {
         if standing.free_in.is_zero() || standing.ahead >= FIRST_FEW {
             return heartbeat;
         }
-        let claim = self.engine.capabilities().claim.unwrap_or(heartbeat);
+        let claim = self.claim.unwrap_or(heartbeat);
         heartbeat.min(claim).min(standing.free_in)
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::pass::{ENOUGH, PASS_TIME, PASSES};
 use super::wait::timed_out;
-use super::{Driver, Held, Spec};
+use super::{Driver, Held, Spec, foreign};
 use crate::clock;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
@@ -84,7 +84,7 @@ impl Driver {
             return guard;
         }
         let held = guard.into_held();
-        self.begin_count(&held);
+        self.begin_count(&held, spec.shape);
         lock(&self.readers).reading.insert(spec.name.clone(), (held.clone(), 0));
         Guard::counted(held)
     }
@@ -142,7 +142,7 @@ impl First<'_> {
             Err(error @ Error::TimedOut { .. }) => Err(error),
             Err(error) => {
                 for follower in self.followers() {
-                    drop(follower.send(Err(error.clone())));
+                    foreign::call(|| drop(follower.send(Err(error.clone()))));
                 }
                 Err(error)
             }
@@ -154,7 +154,7 @@ impl First<'_> {
         for follower in self.followers() {
             if let Some(along) = self.driver.read_along(self.spec) {
                 // One who has left drops it.
-                drop(follower.send(Ok(along)));
+                foreign::call(|| drop(follower.send(Ok(along))));
             }
         }
     }
@@ -170,7 +170,9 @@ impl First<'_> {
 
 impl Drop for First<'_> {
     fn drop(&mut self) {
-        drop(self.followers());
+        if !self.driver.is_inherited() {
+            drop(self.followers());
+        }
     }
 }
 

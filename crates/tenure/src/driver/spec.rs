@@ -68,6 +68,12 @@ impl Spec {
         )
     }
 
+    /// Whether it counts a latch down. To take a count back would close a latch behind those whom it
+    /// has let through, so it is never undone.
+    pub(super) fn is_count(&self) -> bool {
+        self.shape.kind() == Kind::Latch && self.shape.permits() > 0
+    }
+
     /// Whether tasks of this process may pass the lock among themselves: they must be exclusive,
     /// nameless, and content with a lease that the watchdog keeps up.
     pub(super) fn is_shareable(&self) -> bool {

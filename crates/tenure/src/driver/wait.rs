@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::flight::{Flight, no_answer};
+use super::serve::Asked;
 use super::{AFTER_TROUBLE, Driver, HEARTBEAT, Spec, line, pass};
 use crate::clock;
 use crate::core::backoff::{Backoff, Delays};
-use crate::core::lease::{self, Tie};
+use crate::core::lease;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
-use crate::engine::{Acquired, Answer, Queueing};
+use crate::engine::{Acquired, Answer, Engine, Queueing};
 use crate::error::{Error, Trouble};
 use crate::guard::Guard;
 use crate::owner::Entry;
@@ -84,6 +85,7 @@ impl Driver {
     ) -> Result<Guard, Error> {
         // A task that acquires again and again must let others run, also where it never waits.
         tokio::task::coop::consume_budget().await;
+        self.check()?;
         if let Some(guard) = self.enter_here(spec)? {
             return Ok(guard);
         }
@@ -116,6 +118,7 @@ impl Driver {
         spec: &Arc<Spec>,
     ) -> Result<Option<Guard>, Error> {
         tokio::task::coop::consume_budget().await;
+        self.check()?;
         if let Some(guard) = self.enter_here(spec)? {
             return Ok(Some(guard));
         }
@@ -130,10 +133,10 @@ impl Driver {
     /// not granted, and undone: whoever asks for it next, with patience, finds out.
     pub(crate) async fn try_all(self: &Arc<Self>, specs: &[Arc<Spec>]) -> Vec<Option<Guard>> {
         let entries: Result<Vec<_>, _> = specs.iter().map(|spec| spec.entry()).collect();
-        let (Ok(entries), Ok(())) = (entries, self.check_process()) else {
+        let (Ok(entries), Ok(())) = (entries, self.check()) else {
             return specs.iter().map(|_| None).collect();
         };
-        let (unclaimed, sent) = (self.unclaimed(), clock::now());
+        let asked = self.about_to_ask();
         let wishes = specs.iter().zip(&entries);
         let requests = wishes.map(|(spec, &entry)| spec.request(entry, None)).collect();
         let answers = self.engine.acquire_all(requests).into_iter();
@@ -142,23 +145,22 @@ impl Driver {
             .iter()
             .zip(entries)
             .zip(answers)
-            .map(|((spec, entry), answer)| {
-                (spec, entry, Flight::new(self, &spec.name, entry, answer))
-            })
+            .map(|((spec, entry), answer)| (spec, entry, Flight::new(self, spec, entry, answer)))
             .collect();
         let mut guards = Vec::with_capacity(flights.len());
         for (spec, entry, flight) in flights {
-            let answered = Answered { entry, sent, unclaimed };
-            guards.push(match flight.await.map(|acquired| self.accept(spec, acquired, answered)) {
-                Ok(Ok(Attempt::Granted(guard))) => Some(guard),
-                Ok(_) => None,
-                Err(trouble) => {
-                    if trouble.is_unknown() {
-                        self.abandon(spec.name.clone(), entry);
+            guards.push(
+                match flight.await.map(|acquired| self.accept(spec, acquired, entry, asked)) {
+                    Ok(Ok(Attempt::Granted(guard))) => Some(guard),
+                    Ok(_) => None,
+                    Err(trouble) => {
+                        if trouble.is_unknown() {
+                            self.undo(spec, entry);
+                        }
+                        None
                     }
-                    None
-                }
-            });
+                },
+            );
         }
         guards
     }
@@ -175,10 +177,7 @@ impl Driver {
                 let entry = spec.entry()?;
                 match self.attempt(spec, entry, Some(self.queueing(spec)), end).await? {
                     Attempt::Granted(guard) => return Ok(guard),
-                    Attempt::Queued { standing, sent, unclaimed } => {
-                        let tie = Tie { sent, store: standing.at };
-                        self.stand(spec, entry, tie, standing, unclaimed)
-                    }
+                    Attempt::Queued { standing, asked } => self.stand(spec, entry, standing, asked),
                     Attempt::Busy => return Err(timed_out(&spec.name, started)),
                 }
             }
@@ -226,29 +225,26 @@ impl Driver {
         queue: Option<Queueing>,
         end: Moment,
     ) -> Result<Attempt, Error> {
-        self.check_process()?;
         let give_up = end.min(clock::now() + self.patience);
         let mut trouble: Option<Tried> = None;
         loop {
-            let unclaimed = self.unclaimed();
-            let sent = clock::now();
+            self.check()?;
+            let asked = self.about_to_ask();
+            let sent = asked.sent;
             let request = spec.request(entry, queue);
-            let flight = Flight::new(self, &spec.name, entry, self.engine.acquire(request));
+            let flight = Flight::new(self, spec, entry, self.engine.acquire(request));
             // One attempt waits for its answer, which the engine bounds; waiting has its own end.
             let end = if end > sent { end } else { Moment::NEVER };
             let too_late = || Err(Trouble::unknown("no answer within the time allowed"));
             match self.before(end, flight).await.unwrap_or_else(too_late) {
-                Ok(acquired) => {
-                    let answered = Answered { entry, sent, unclaimed };
-                    return self.accept(spec, acquired, answered);
-                }
+                Ok(acquired) => return self.accept(spec, acquired, entry, asked),
                 Err(met) => {
                     let tried = trouble.get_or_insert_with(Tried::default);
                     let next = tried.again(met);
                     if next >= give_up {
                         return Err(self.give_up(spec, entry, trouble.take()));
                     }
-                    let cleanup = Flight::new(self, &spec.name, entry, no_answer());
+                    let cleanup = Flight::new(self, spec, entry, no_answer());
                     self.alarm(next).await;
                     cleanup.disarm();
                 }
@@ -260,15 +256,15 @@ impl Driver {
         self: &Arc<Self>,
         spec: &Arc<Spec>,
         acquired: Acquired,
-        answered: Answered,
+        entry: Entry,
+        asked: Asked,
     ) -> Result<Attempt, Error> {
-        let Answered { entry, sent, unclaimed } = answered;
         match acquired {
             Acquired::Granted(grant) => {
-                let deadline = lease::deadline(sent, grant.lease);
-                Ok(Attempt::Granted(self.hold(spec, entry, grant, deadline)))
+                let deadline = lease::deadline(asked.sent, grant.lease);
+                Ok(Attempt::Granted(self.hold(spec, entry, grant, deadline, asked.strays)))
             }
-            Acquired::Queued(standing) => Ok(Attempt::Queued { standing, sent, unclaimed }),
+            Acquired::Queued(standing) => Ok(Attempt::Queued { standing, asked }),
             Acquired::Busy => Ok(Attempt::Busy),
             Acquired::Mismatch { kind, limit } => {
                 Err(Error::Mismatch { name: spec.name.clone(), kind, limit })
@@ -282,13 +278,13 @@ impl Driver {
         let trouble = tried.and_then(|tried| tried.last);
         let trouble = trouble.unwrap_or_else(|| Trouble::refused("the store gave no reason"));
         if trouble.is_unknown() {
-            self.abandon(spec.name.clone(), entry);
+            self.undo(spec, entry);
         }
         Error::from_trouble(&spec.name, "acquire", trouble)
     }
 
     fn queueing(&self, spec: &Spec) -> Queueing {
-        let claim = self.engine.capabilities().claim.unwrap_or(spec.lease.duration());
+        let claim = self.claim.unwrap_or(spec.lease.duration());
         let fences = if spec.is_shareable() { 1 + u32::from(pass::PASSES) } else { 1 };
         Queueing { heartbeat: HEARTBEAT, claim, fences }
     }
@@ -307,14 +303,8 @@ impl Driver {
 
 enum Attempt {
     Granted(Guard),
-    Queued { standing: crate::engine::Standing, sent: Moment, unclaimed: u64 },
+    Queued { standing: crate::engine::Standing, asked: Asked },
     Busy,
-}
-
-struct Answered {
-    entry: Entry,
-    sent: Moment,
-    unclaimed: u64,
 }
 
 /// The trouble met so far in one attempt.

@@ -1,10 +1,11 @@
 //! The watchdog: renews what this process holds, and notices in time when it is lost (I9).
 //!
-//! One list holds the next alarm of every lock: its renewal at a third of the lease, or the end
-//! of the lease by our own careful reckoning. Renewals that are due together go to the engine in
-//! one call.
+//! One list holds the next alarm of every lock: its renewal, at a third of the lease or of what is left
+//! of it, or the end of the lease by our own careful reckoning. Renewals that are due together go to the
+//! engine in one call.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::held::{Held, Renewing, Terms};
@@ -13,7 +14,7 @@ use crate::clock;
 use crate::core::lease;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
-use crate::engine::{Grant, Renewal, Renewed};
+use crate::engine::{Engine, Grant, Renewal, Renewed};
 use crate::error::{Error, Lost, Trouble, WhyLost};
 use crate::guard::Guard;
 use crate::owner::{Entry, Owner};
@@ -30,13 +31,19 @@ const BATCH: usize = 256;
 type Outcomes = Vec<Result<Renewed, Trouble>>;
 
 impl Driver {
-    /// The guard of a new grant, with the watchdog on it.
+    /// How many losses have met no hold so far. Read it before asking the store.
+    pub(crate) fn strays(&self) -> u64 {
+        self.strays.load(Ordering::Acquire)
+    }
+
+    /// The guard of a new grant, with the watchdog on it. `strays` is from before the store was asked.
     pub(crate) fn hold(
         self: &Arc<Self>,
         spec: &Spec,
         entry: Entry,
         grant: Grant,
         deadline: Moment,
+        strays: u64,
     ) -> Guard {
         let now = clock::now();
         let is_claimed = grant.lease >= spec.lease.duration();
@@ -48,7 +55,7 @@ impl Driver {
         let first_alarm = match renewing {
             Renewing::Never => deadline,
             // A claim lease is confirmed in time; a section that ends before costs no renewal.
-            _ => now + grant.lease / 3,
+            _ => next_renewal(now, now, grant.lease, deadline),
         };
         let terms = Terms {
             name: spec.name.clone(),
@@ -62,14 +69,24 @@ impl Driver {
             deadline,
             renewing,
         };
-        self.guard(terms, first_alarm.min(deadline))
+        let held = Arc::new(Held::new(self.clone(), terms));
+        self.arm(&held, first_alarm);
+        if self.strays() != strays {
+            // It may have been taken away before it was here: only the store knows.
+            self.doubt(&held);
+        }
+        if self.has_ended() {
+            self.lose(&held, WhyLost::Ended);
+        }
+        Guard::of_turn(held, 0)
     }
 
-    /// A guard on new terms, with its first alarm.
-    pub(super) fn guard(self: &Arc<Self>, terms: Terms, alarm: Moment) -> Guard {
-        let held = Arc::new(Held::new(self.clone(), terms));
-        self.arm(&held, alarm);
-        Guard::of_turn(held, 0)
+    /// Has a hold renewed now, on the driver's thread: its caller is not to wait for that.
+    fn doubt(&self, held: &Arc<Held>) {
+        if held.renewing() == Renewing::Never {
+            held.set_renewing(Renewing::Once);
+        }
+        self.arm(held, clock::now());
     }
 
     /// Looks after held locks whose alarm has gone off.
@@ -132,9 +149,10 @@ impl Driver {
                 if held.renewing() == Renewing::Once {
                     held.set_renewing(Renewing::Never);
                 }
+                let (lease, deadline) = (held.lease.duration(), held.deadline());
                 let next = match held.renewing() {
-                    Renewing::Never => held.deadline(),
-                    _ => (sent + held.lease.renew_every()).min(held.deadline()),
+                    Renewing::Never => deadline,
+                    _ => next_renewal(sent, clock::now(), lease, deadline),
                 };
                 self.arm(held, next);
                 telemetry::renewed();
@@ -145,6 +163,7 @@ impl Driver {
 
     /// Renews one lock now, for a caller that wants to know.
     pub(crate) async fn renew(self: &Arc<Self>, held: &Arc<Held>) -> Result<(), Error> {
+        self.check_process()?;
         if let Some(lost) = held.lost(clock::now()) {
             return Err(lost.into());
         }
@@ -165,7 +184,13 @@ impl Driver {
     pub(super) fn taken_away(&self, name: &LockName, owner: Owner) {
         let is_meant = |held: &&Arc<Held>| held.entry.owner == owner && held.name == *name;
         // Rare, so a look through all of them is cheaper than an index.
-        let taken: Vec<_> = lock(&self.agenda).holds().filter(is_meant).cloned().collect();
+        let agenda = lock(&self.agenda);
+        let taken: Vec<_> = agenda.holds().filter(is_meant).cloned().collect();
+        if taken.is_empty() {
+            // Early, or ended already. Early: `hold` sees the count, once it is in the agenda.
+            self.strays.fetch_add(1, Ordering::AcqRel);
+        }
+        drop(agenda);
         for held in taken {
             self.lose(&held, WhyLost::NotHeld);
         }
@@ -183,7 +208,7 @@ impl Driver {
         self.tend(holds, clock::now());
     }
 
-    fn lose(&self, held: &Arc<Held>, why: WhyLost) {
+    pub(super) fn lose(&self, held: &Arc<Held>, why: WhyLost) {
         let mut agenda = lock(&self.agenda);
         if !held.set_lost(why) {
             return;
@@ -215,6 +240,9 @@ impl Driver {
 
     /// Ends the watch over a hold that is left to its lease.
     pub(crate) fn forget(&self, held: &Arc<Held>) {
+        if self.is_inherited() {
+            return;
+        }
         // Not told, the store may end it earlier, which nobody here relies on.
         let _ = self.engine.detach(&held.name, held.entry.owner);
         self.finish(held);
@@ -235,6 +263,14 @@ fn passes(grant: Grant) -> u8 {
 
 fn renewal(held: &Arc<Held>) -> Renewal {
     Renewal { name: held.name.clone(), owner: held.entry.owner, lease: held.lease }
+}
+
+/// When to renew a lease, of which the last confirmation was sent at `since`: after a third of it, but
+/// no later than after a third of what is left, because an answer that was long on its way, or a lease
+/// that was handed over, leaves less than it should.
+fn next_renewal(since: Moment, now: Moment, lease: Duration, deadline: Moment) -> Moment {
+    let left = deadline.since(now);
+    (since + lease / 3).min(now + left / 3)
 }
 
 /// Soon enough to try several times before the hold ends: what is left of it counts, because a lock

@@ -10,6 +10,12 @@ pub struct Health {
 }
 
 impl Health {
+    /// One thing without which nothing works, and why it is down.
+    pub(crate) fn down(link: &'static str, why: &dyn std::fmt::Display) -> Self {
+        let trouble = Some(why.to_string());
+        Self { links: vec![LinkHealth { link, is_up: false, epoch: 1, trouble }] }
+    }
+
     /// Whether every connection is up.
     pub fn is_well(&self) -> bool {
         self.links.iter().all(|link| link.is_up)

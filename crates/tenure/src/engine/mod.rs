@@ -31,6 +31,9 @@
 //! 11. **Wake-ups are hints.** They may be lost, late or repeated; asking again must tell the
 //!     same. After a gap an engine sends [`Wakeup::Missed`].
 //! 12. **Nothing is left behind** by a lock that nobody holds or wants, beyond what fences need.
+//! 13. **In order**: what one client acquires, releases and cancels under one name takes effect in the
+//!     order of its calls, if each had returned before the next was made, and none met trouble. It
+//!     does so whether or not its answer is polled.
 
 use std::sync::Weak;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! A store with faults: the memory engine, with replies, requests and messages going astray as
 //! told. What it does, it does for real; only the way to it and back is broken.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -14,7 +14,7 @@ use tenure::engine::{
     Renewed, Wakeup,
 };
 use tenure::{LockInfo, LockName, Tenure, Trouble};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 /// What happens to an operation on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,9 @@ pub(crate) enum Stage {
 /// What goes wrong, changed by the test as it runs.
 #[derive(Default)]
 pub(crate) struct Weather {
-    held_up: watch::Sender<Option<(Kind, Stage)>>,
+    held_up: watch::Sender<Vec<(Kind, Stage)>>,
+    /// The last operation on each name, until it has arrived: the next comes after it.
+    on_the_way: Mutex<HashMap<LockName, oneshot::Receiver<()>>>,
     /// How many operations are held up now.
     pub(crate) waiting: AtomicUsize,
     next: Mutex<VecDeque<(Kind, Fault)>>,
@@ -86,20 +88,20 @@ impl Weather {
 
     /// Operations of this kind are held up, until the way is clear.
     pub(crate) fn hold_up(&self, kind: Kind, stage: Stage) {
-        self.held_up.send_replace(Some((kind, stage)));
+        self.held_up.send_modify(|held_up| held_up.push((kind, stage)));
     }
 
     async fn travel(&self, kind: Kind, stage: Stage) {
         let mut held_up = self.held_up.subscribe();
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let is_clear = |held_up: &Option<(Kind, Stage)>| *held_up != Some((kind, stage));
+        let is_clear = |held_up: &Vec<(Kind, Stage)>| !held_up.contains(&(kind, stage));
         let _ = held_up.wait_for(is_clear).await;
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// All is well again.
     pub(crate) fn clear(&self) {
-        self.held_up.send_replace(None);
+        self.held_up.send_replace(Vec::new());
         self.next.lock().unwrap().clear();
         self.always.lock().unwrap().clear();
         self.is_deaf.store(false, Ordering::SeqCst);
@@ -162,6 +164,31 @@ impl Faulty {
         self.weather.clone()
     }
 
+    /// In order (rule 13): an operation arrives after the one before it, unless that never will.
+    fn answer_in_order<T: Send + Unpin + 'static>(
+        &self,
+        kind: Kind,
+        name: LockName,
+        operation: impl FnOnce(&MemoryEngine) -> Answer<T> + Send + 'static,
+    ) -> Answer<T> {
+        let (arrived, arrival) = oneshot::channel::<()>();
+        let before = self.weather.on_the_way.lock().unwrap().insert(name, arrival);
+        let answer = self.answer(kind, move |engine| {
+            let answer = operation(engine);
+            drop(arrived);
+            answer
+        });
+        let weather = self.weather.clone();
+        Answer::later(async move {
+            if let Some(before) = before {
+                weather.waiting.fetch_add(1, Ordering::SeqCst);
+                let _ = before.await;
+                weather.waiting.fetch_sub(1, Ordering::SeqCst);
+            }
+            answer.await
+        })
+    }
+
     fn answer<T: Send + Unpin + 'static>(
         &self,
         kind: Kind,
@@ -212,7 +239,8 @@ impl Engine for Faulty {
 
     fn acquire(&self, request: AcquireRequest) -> Answer<Acquired> {
         self.weather.acquires.fetch_add(1, Ordering::SeqCst);
-        self.answer(Kind::Acquire, move |engine| engine.acquire(request))
+        let name = request.name.clone();
+        self.answer_in_order(Kind::Acquire, name, move |engine| engine.acquire(request))
     }
 
     fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>> {
@@ -221,11 +249,13 @@ impl Engine for Faulty {
     }
 
     fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {
-        self.answer(Kind::Release, move |engine| engine.release(request))
+        let name = request.name.clone();
+        self.answer_in_order(Kind::Release, name, move |engine| engine.release(request))
     }
 
     fn cancel(&self, request: CancelRequest) -> Answer<()> {
-        self.answer(Kind::Cancel, move |engine| engine.cancel(request))
+        let name = request.name.clone();
+        self.answer_in_order(Kind::Cancel, name, move |engine| engine.cancel(request))
     }
 
     fn inspect(&self, name: LockName) -> Answer<LockInfo> {

@@ -1,6 +1,9 @@
 //! What a case stands on: a store, clients of it, and words to speak with them.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use tenure::engine::{
@@ -66,6 +69,11 @@ pub(crate) fn run(case: impl Future<Output = ()>) {
 #[expect(clippy::disallowed_methods, reason = "tests wait for leases to end")]
 pub(crate) async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
+}
+
+/// Polls a future once, whoever wakes it.
+pub(crate) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
+    poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
 }
 
 pub(crate) const fn ms(millis: u64) -> Duration {

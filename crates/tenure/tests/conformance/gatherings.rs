@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::{Barrier, Error, Kind, Latch, Owner};
 
-use super::fixture::{Fixture, ms};
+use super::fixture::{Fixture, ms, poll_once};
 use super::locks::until_waiting;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -95,4 +95,20 @@ pub(crate) async fn a_party_that_gave_up_is_not_counted(store: &impl Fixture) {
     assert!(!party.is_finished(), "the one who gave up is not here");
     a.barrier("x", 2).wait_within(LONG).await.unwrap();
     party.await.unwrap().unwrap();
+}
+
+/// Rule 13: a party that was dropped after a poll or two has left before the next of its client arrives, so
+/// that the next one is alone.
+pub(crate) async fn a_party_that_was_dropped_is_not_counted_by_the_next(store: &impl Fixture) {
+    let tenure = store.tenure();
+    for round in 0..30 {
+        let barrier = tenure.barrier(format!("x{round}"), 2);
+        let mut party = Box::pin(barrier.wait());
+        for _ in 0..=round % 3 {
+            assert!(poll_once(party.as_mut()).await.is_pending());
+        }
+        drop(party);
+        let error = barrier.wait_within(ms(40)).await.expect_err("it passed alone");
+        assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    }
 }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use tenure::blocking::block_on;
-use tenure::{Error, Handle, Owner, Released, Tenure, WhyLost};
+use tenure::{Error, Handle, Kind, Owner, Released, Tenure, WhyLost};
 
 use super::fixture::{Fixture, ms, pass};
 use super::locks::until_waiting;
@@ -245,7 +245,7 @@ fn now() -> Instant {
 pub(crate) async fn a_detached_lock_lives_by_its_handle(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
     let guard = a.lock("weird name\n%").lease(ms(300)).acquire().await.unwrap();
-    let handle = guard.detach().unwrap();
+    let handle = guard.detach().await.unwrap();
     drop(a);
     let elsewhere: Handle = handle.to_string().parse().unwrap();
     for _ in 0..4 {
@@ -262,7 +262,7 @@ pub(crate) async fn a_handle_can_be_adopted(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
     let guard = a.lock("x").lease(ms(200)).acquire().await.unwrap();
     let fence = guard.fence();
-    let handle = guard.detach().unwrap();
+    let handle = guard.detach().await.unwrap();
     let adopted = b.adopt(handle.clone()).await.unwrap();
     assert_eq!(adopted.fence(), fence);
     pass(ms(400)).await;
@@ -283,4 +283,31 @@ pub(crate) async fn a_handover_is_confirmed_on_request(store: &impl Fixture) {
     guard.confirm().await.unwrap();
     assert!(guard.remaining() > Duration::from_secs(6), "{:?}", guard.remaining());
     guard.release().await.unwrap();
+}
+
+/// A lock that was handed over is held for a few seconds only, until it is confirmed; and who has its handle
+/// has its lease.
+pub(crate) async fn a_detached_handover_has_its_lease(store: &impl Fixture) {
+    let (a, b) = (store.tenure(), store.tenure());
+    let held = a.lock("x").acquire().await.unwrap();
+    let lock = b.lock("x");
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    while a.lock("x").inspect().await.unwrap().waiting == 0 {
+        pass(ms(1)).await;
+    }
+    held.release().await.unwrap();
+    let handle = waiter.await.unwrap().unwrap().detach().await.unwrap();
+    let left = a.lock("x").inspect().await.unwrap().holders[0].lease_left;
+    assert!(left > handle.lease().duration() / 2, "{left:?}");
+    assert_eq!(a.release(&handle).await.unwrap(), Released::Now);
+}
+
+/// Counted in the process, an entry gets the answer that the store would give: a reader's hold is no mutex.
+pub(crate) async fn a_counted_hold_is_no_more_than_it_is(store: &impl Fixture) {
+    let tenure = store.tenure();
+    let reader = tenure.rwlock("x").read().await.unwrap();
+    let lock = tenure.lock("x").owner(reader.owner()).count_locally();
+    let error = lock.try_acquire().await.expect_err("a reader's hold");
+    assert!(matches!(error, Error::Mismatch { kind: Kind::ReadWrite, .. }), "{error:?}");
+    drop(reader);
 }

@@ -11,7 +11,7 @@ use tenure::fenced::Gate;
 use tenure::{Backoff, Error, Tenure, Wait};
 use tokio::sync::mpsc;
 
-use super::fixture::{Fixture, granted, lease, ms, pass, request, someone};
+use super::fixture::{Fixture, granted, lease, ms, pass, poll_once, request, someone};
 
 /// R7.
 pub(crate) async fn try_acquire_does_not_wait(store: &impl Fixture) {
@@ -270,4 +270,74 @@ async fn poll_times<F: Future>(future: F, polls: u32) -> Option<F::Output> {
         tokio::task::yield_now().await;
     }
     None
+}
+
+/// Rule 13: what a client does, it does in order. The release of a dropped guard is not overtaken by the
+/// next acquire of the same client, however much else is under way.
+pub(crate) async fn a_client_finds_free_what_it_released(store: &impl Fixture) {
+    let tenure = store.tenure();
+    let tasks: Vec<_> = (0..32)
+        .map(|task| {
+            let lock = tenure.lock(format!("x{task}"));
+            tokio::spawn(async move {
+                for _ in 0..40 {
+                    drop(lock.try_acquire().await.unwrap().expect("its own lock is free"));
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+/// Rule 13: the same for an acquire that was dropped on its way.
+pub(crate) async fn a_client_finds_free_what_it_cancelled(store: &impl Fixture) {
+    let tenure = store.tenure();
+    let tasks: Vec<_> = (0..32)
+        .map(|task| {
+            let lock = tenure.lock(format!("x{task}"));
+            tokio::spawn(async move {
+                for _ in 0..20 {
+                    let mut acquire = Box::pin(lock.acquire());
+                    let _ = poll_once(acquire.as_mut()).await;
+                    drop(acquire);
+                    drop(lock.try_acquire().await.unwrap().expect("its own lock is free"));
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+/// I1, I8: threads that leave no time make answers come in any order, and many at once.
+pub(crate) async fn many_tasks_contend_beside_busy_threads(store: &impl Fixture) {
+    let tenure = store.tenure();
+    let is_over = Arc::new(AtomicUsize::new(0));
+    for _ in 0..2 {
+        let is_over = is_over.clone();
+        std::thread::spawn(move || while is_over.load(Ordering::Relaxed) == 0 {});
+    }
+    let inside = Arc::new(AtomicUsize::new(0));
+    let tasks: Vec<_> = (0..64)
+        .map(|_| {
+            let (lock, inside) = (tenure.lock("x"), inside.clone());
+            tokio::spawn(async move {
+                for _ in 0..25 {
+                    let guard = lock.acquire().await.unwrap();
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    drop(guard);
+                }
+            })
+        })
+        .collect();
+    let mut failed = 0;
+    for task in tasks {
+        failed += usize::from(task.await.is_err());
+    }
+    is_over.store(1, Ordering::Relaxed);
+    assert_eq!(failed, 0);
 }

@@ -37,7 +37,8 @@ macro_rules! conformance_suite {
                 local_handover_stays_within_its_bound, the_note_is_seen_by_others,
                 bad_input_is_refused_and_changes_nothing, a_mutex_excludes_many_tasks,
                 a_cancelled_acquire_leaves_nothing, a_crashed_holder_frees_the_lock,
-                stale_writers_are_refused_by_their_fence;
+                stale_writers_are_refused_by_their_fence, a_client_finds_free_what_it_released,
+                a_client_finds_free_what_it_cancelled, many_tasks_contend_beside_busy_threads;
             guards: the_watchdog_keeps_the_lock, the_watchdog_ends_with_the_guard,
                 a_fixed_lease_is_not_renewed, loss_is_told_before_the_lease_ends,
                 loss_is_told_while_the_executor_is_blocked, a_forced_release_is_told_at_once,
@@ -47,7 +48,8 @@ macro_rules! conformance_suite {
                 reentry_can_be_counted_locally, an_owner_can_be_passed_on,
                 a_least_holding_time_outlasts_the_release,
                 a_least_holding_time_keeps_a_waiter_no_longer, a_detached_lock_lives_by_its_handle,
-                a_handle_can_be_adopted, a_handover_is_confirmed_on_request;
+                a_handle_can_be_adopted, a_handover_is_confirmed_on_request,
+                a_detached_handover_has_its_lease, a_counted_hold_is_no_more_than_it_is;
             readers: readers_share_and_a_writer_is_alone, a_waiting_writer_is_not_overtaken,
                 readers_of_a_process_share_within_bounds,
                 a_crashed_reader_delays_a_writer_by_its_lease, an_upgrade_is_refused,
@@ -62,7 +64,8 @@ macro_rules! conformance_suite {
                 one_lost_lock_is_told_by_all, locks_of_different_stores_are_had_together;
             gatherings: a_latch_opens_with_the_last_count, a_latch_counts_an_owner_once,
                 a_count_outlives_its_client, a_latch_is_new_after_its_time,
-                a_barrier_opens_for_all_at_once, a_party_that_gave_up_is_not_counted;
+                a_barrier_opens_for_all_at_once, a_party_that_gave_up_is_not_counted,
+                a_party_that_was_dropped_is_not_counted_by_the_next;
             elections: one_leads_and_the_next_follows, participants_are_told_in_order,
                 changes_of_leader_are_told, a_leader_that_is_forced_out_is_told,
                 a_leader_goes_on_while_it_is_renewed, a_successor_goes_on_while_it_is_renewed,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tenure::{Error, Released, WhyLost};
 
 use super::fixture::{LONG, poll_once, until_free};
-use crate::common::{Fault, Kind, ms, pair, pass};
+use crate::common::{Fault, Kind, Stage, Weather, ms, pair, pass};
 
 /// A lost renewal leaves the old deadline standing; the next one saves the lock.
 #[tokio::test]
@@ -159,4 +159,48 @@ async fn a_downgrade_overtaken_by_its_release_is_over() {
     assert!(calm.rwlock("x").try_read().await.unwrap().is_none(), "the next one writes");
     next.release().await.unwrap();
     until_free(&calm, "x").await;
+}
+
+async fn until_held_up(weather: &Weather) {
+    while weather.waiting.load(Ordering::SeqCst) == 0 {
+        pass(ms(1)).await;
+    }
+}
+
+/// I9: the answer was long on its way, and little is left of the lease. It is renewed while there is time,
+/// in a store that is well.
+#[tokio::test]
+async fn a_grant_with_little_left_is_renewed_in_time() {
+    let (troubled, weather, _) = pair();
+    weather.hold_up(Kind::Acquire, Stage::Reply);
+    let lock = troubled.lock("x").lease(ms(6000));
+    let acquire = tokio::spawn(async move { lock.acquire().await });
+    until_held_up(&weather).await;
+    pass(ms(4300)).await;
+    weather.clear();
+    let guard = acquire.await.unwrap().unwrap();
+    let left = guard.remaining();
+    assert!(left < ms(2000), "less than a third is left");
+    pass(left + ms(500)).await;
+    guard.ensure_held().expect("it is renewed");
+    assert_eq!(guard.release().await.unwrap(), Released::Now);
+}
+
+/// I9: a lock is taken away while its grant is on the way to the holder. The message comes first, and is not
+/// forgotten.
+#[tokio::test]
+async fn a_loss_told_before_its_hold_is_there_is_not_missed() {
+    let (troubled, weather, calm) = pair();
+    weather.hold_up(Kind::Acquire, Stage::Reply);
+    let locks = [troubled.lock("x"), troubled.lock("x").fixed_lease(LONG * 3)];
+    for lock in locks {
+        weather.hold_up(Kind::Acquire, Stage::Reply);
+        let acquire = tokio::spawn(async move { lock.acquire().await });
+        until_held_up(&weather).await;
+        calm.lock("x").force_release("a test").await.unwrap();
+        weather.clear();
+        let guard = acquire.await.unwrap().unwrap();
+        let lost = tokio::time::timeout(ms(5000), guard.lost()).await.expect("it is told at once");
+        assert_eq!(lost.why(), WhyLost::NotHeld);
+    }
 }

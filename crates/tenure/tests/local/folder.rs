@@ -53,7 +53,7 @@ fn another_boot_frees_everything() {
     let before = connect(&folder);
     let guard = block_on(before.lock("x").acquire()).unwrap();
     let fence = guard.fence();
-    guard.detach().unwrap();
+    block_on(guard.detach()).unwrap();
     drop(before);
     until_closed(&folder);
     let again = connect(&folder);
@@ -120,7 +120,7 @@ fn a_boot_that_was_written_in_part_is_another_boot() {
     for length in [0, 20] {
         let tenure = connect(&folder);
         let guard = block_on(tenure.lock("x").try_acquire()).unwrap().unwrap();
-        guard.detach().unwrap();
+        block_on(guard.detach()).unwrap();
         drop(tenure);
         until_closed(&folder);
         File::options().write(true).open(folder.join("boot")).unwrap().set_len(length).unwrap();

@@ -88,7 +88,7 @@ fn hold_many(tenure: &Tenure) {
 
 fn detach(tenure: &Tenure) {
     let guard = block_on(tenure.lock("x").acquire()).unwrap();
-    println!("handle {}", guard.detach().unwrap());
+    println!("handle {}", block_on(guard.detach()).unwrap());
     block_on(tenure.latch("l", 1).count_down()).unwrap();
     println!("counted");
     hold(tenure, Duration::from_secs(60));

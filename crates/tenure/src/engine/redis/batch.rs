@@ -1,6 +1,20 @@
-//! Coalescing: while a call is in flight, what arrives is gathered, and sent as one call over many
-//! keys as soon as the answer is there. A lone caller waits for nobody.
+//! Gathering operations into calls, in order.
+//!
+//! While a call of one kind is in flight, operations of that kind are gathered, and sent as one call
+//! over many keys as soon as its answer is there. A lone caller waits for nobody.
+//!
+//! **Order.** A server performs what comes on one connection in the order in which it comes. So the
+//! operations of this client on one name are performed in the order in which they were sent here, if an
+//! operation never leaves before an earlier one of its name: an acquire does not overtake the release
+//! before it. Only the first operations of a name, as far as they are of one kind, are ready to leave;
+//! those behind them follow as soon as these are on the socket, and need not wait for the answer.
+//!
+//! **One sender.** Whoever finds that something can leave becomes the sender, until nothing can: it
+//! takes a batch, lets go of the lock, and writes it to the socket. Others only add. So batches reach
+//! the socket in the order in which they were taken, no lock is held while the link is called, and a
+//! link that answers at once, because it is down, does not call deeper.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::oneshot;
@@ -12,10 +26,14 @@ use super::trouble::of_server;
 use crate::core::name::LockName;
 use crate::engine::Answer;
 use crate::error::Trouble;
+use crate::foreign;
 use crate::sync::lock;
 
 /// How many operations one call carries at most: one call must not keep a server from others.
 const MOST: usize = 128;
+
+/// How many calls of one kind are in flight at most. With more, less is gathered.
+const CALLS: usize = 1;
 
 /// An operation that can be sent together with others of its kind.
 pub(super) trait Batched: Send + 'static {
@@ -35,101 +53,225 @@ pub(super) trait Batched: Send + 'static {
     fn read(line: &str) -> Option<Self::Outcome>;
 }
 
-/// Gathers operations of one kind.
-pub(super) struct Batcher<O: Batched> {
-    link: Arc<Link>,
-    client: String,
-    gathered: Mutex<Gathered<O>>,
+/// An operation of any kind, and who waits for it.
+trait Item: Send {
+    fn script(&self) -> &'static Script;
+    fn name(&self) -> &LockName;
+    fn arguments(&self, into: &mut Command);
+    /// Answers it, with its line of the call's answer.
+    fn land(self: Box<Self>, line: Result<Option<&str>, &Trouble>);
 }
 
-struct Gathered<O: Batched> {
-    waiting: Vec<Item<O>>,
-    is_in_flight: bool,
-}
-
-struct Item<O: Batched> {
+struct Awaited<O: Batched> {
     operation: O,
     reply: oneshot::Sender<Result<O::Outcome, Trouble>>,
 }
 
-impl<O: Batched> Batcher<O> {
+impl<O: Batched> Item for Awaited<O> {
+    fn script(&self) -> &'static Script {
+        O::script()
+    }
+
+    fn name(&self) -> &LockName {
+        self.operation.name()
+    }
+
+    fn arguments(&self, into: &mut Command) {
+        self.operation.arguments(into);
+    }
+
+    fn land(self: Box<Self>, line: Result<Option<&str>, &Trouble>) {
+        let outcome = match line {
+            Ok(line) => read::<O>(line),
+            Err(trouble) => Err(trouble.clone()),
+        };
+        // Nobody may be waiting for it any more. If one does, its waker is foreign code.
+        foreign::call(|| drop(self.reply.send(outcome)));
+    }
+}
+
+type Batch = Vec<Box<dyn Item>>;
+
+/// Sends the operations of one client, on one connection.
+pub(super) struct Batcher {
+    link: Arc<Link>,
+    client: String,
+    gathered: Mutex<Gathered>,
+}
+
+/// What has not been sent, and how much is in flight.
+#[derive(Default)]
+struct Gathered {
+    /// What waits, by name, in order. No list is empty.
+    waiting: HashMap<LockName, VecDeque<Box<dyn Item>>>,
+    lanes: Vec<Lane>,
+    /// Somebody is sending, and will look again.
+    is_sending: bool,
+}
+
+/// The calls of one script.
+struct Lane {
+    script: &'static Script,
+    in_flight: usize,
+    /// Names whose first operation is of this kind, in the order in which they became so.
+    ready: VecDeque<LockName>,
+}
+
+impl Batcher {
     pub(super) fn new(link: Arc<Link>, client: String) -> Arc<Self> {
-        let gathered = Gathered { waiting: Vec::new(), is_in_flight: false };
-        Arc::new(Self { link, client, gathered: Mutex::new(gathered) })
+        Arc::new(Self { link, client, gathered: Mutex::default() })
     }
 
     /// Sends an operation, at once or with the next call.
-    pub(super) fn send(self: &Arc<Self>, operation: O) -> Answer<O::Outcome> {
+    pub(super) fn send<O: Batched>(self: &Arc<Self>, operation: O) -> Answer<O::Outcome> {
+        let (item, answer) = awaited(operation);
         let mut gathered = lock(&self.gathered);
-        let answer = gathered.add(operation);
-        self.depart_with(gathered);
+        gathered.add(item);
+        self.send_ready(gathered);
         answer
     }
 
     /// Sends several, together as far as one call carries them.
-    pub(super) fn send_all(self: &Arc<Self>, operations: Vec<O>) -> Vec<Answer<O::Outcome>> {
+    pub(super) fn send_all<O: Batched>(
+        self: &Arc<Self>,
+        operations: Vec<O>,
+    ) -> Vec<Answer<O::Outcome>> {
+        let (items, answers): (Vec<_>, _) = operations.into_iter().map(awaited).unzip();
         let mut gathered = lock(&self.gathered);
-        let answers = operations.into_iter().map(|operation| gathered.add(operation)).collect();
-        self.depart_with(gathered);
+        items.into_iter().for_each(|item| gathered.add(item));
+        self.send_ready(gathered);
         answers
     }
 
-    fn depart_with(self: &Arc<Self>, mut gathered: MutexGuard<'_, Gathered<O>>) {
-        if !gathered.is_in_flight {
-            let batch = gathered.take();
-            if batch.is_empty() {
-                return;
-            }
-            gathered.is_in_flight = true;
+    /// Sends whatever can leave, unless another thread is doing so.
+    fn send_ready<'a>(self: &'a Arc<Self>, mut gathered: MutexGuard<'a, Gathered>) {
+        if gathered.is_sending {
+            return;
+        }
+        gathered.is_sending = true;
+        let sending = Sending(self);
+        while let Some(batch) = gathered.take() {
             drop(gathered);
             self.depart(batch);
+            gathered = lock(&self.gathered);
         }
-    }
-
-    fn depart(self: &Arc<Self>, batch: Vec<Item<O>>) {
-        let names = batch.iter().map(|item| item.operation.name());
-        let mut call = self.link.prepare(O::script(), names, &self.client);
-        batch.iter().for_each(|item| item.operation.arguments(&mut call.command));
-        let batcher = self.clone();
-        self.link.call(call, Box::new(move |result| batcher.land(batch, result)));
-    }
-
-    /// The answer is there: first the next call departs, then everyone is told.
-    fn land(self: Arc<Self>, batch: Vec<Item<O>>, result: Result<Reply, Trouble>) {
-        let mut gathered = lock(&self.gathered);
-        let next = gathered.take();
-        gathered.is_in_flight = !next.is_empty();
+        gathered.is_sending = false;
         drop(gathered);
-        if !next.is_empty() {
-            self.depart(next);
-        }
+        std::mem::forget(sending);
+    }
+
+    fn depart(self: &Arc<Self>, batch: Batch) {
+        let flight = Flight { batcher: self.clone(), batch };
+        let Some(first) = flight.batch.first() else { return };
+        let names = flight.batch.iter().map(|item| item.name());
+        let mut call = self.link.prepare(first.script(), names, &self.client);
+        flight.batch.iter().for_each(|item| item.arguments(&mut call.command));
+        self.link.call(call, Box::new(move |result| flight.land(result)));
+    }
+}
+
+/// Sending. If it ends by a panic, others must not wait for it for ever.
+struct Sending<'a>(&'a Arc<Batcher>);
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.gathered).is_sending = false;
+    }
+}
+
+/// A call in flight. Dropped without an answer, it is unknown what it did.
+struct Flight {
+    batcher: Arc<Batcher>,
+    batch: Batch,
+}
+
+impl Flight {
+    /// The answer is there: first the next call departs, then everyone is told.
+    fn land(mut self, result: Result<Reply, Trouble>) {
+        let batch = self.end();
         distribute(batch, result);
     }
-}
 
-impl<O: Batched> Gathered<O> {
-    fn add(&mut self, operation: O) -> Answer<O::Outcome> {
-        let (reply, answer) = oneshot::channel();
-        self.waiting.push(Item { operation, reply });
-        Answer::later(async move { answer.await.unwrap_or_else(|_| Err(closed())) })
-    }
-
-    fn take(&mut self) -> Vec<Item<O>> {
-        let count = self.waiting.len().min(MOST);
-        self.waiting.drain(..count).collect()
+    fn end(&mut self) -> Batch {
+        let batch = std::mem::take(&mut self.batch);
+        if let Some(first) = batch.first() {
+            let mut gathered = lock(&self.batcher.gathered);
+            gathered.lane(first.script()).in_flight -= 1;
+            self.batcher.send_ready(gathered);
+        }
+        batch
     }
 }
 
-fn distribute<O: Batched>(batch: Vec<Item<O>>, result: Result<Reply, Trouble>) {
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let batch = self.end();
+        distribute(batch, Err(closed()));
+    }
+}
+
+impl Gathered {
+    fn lane(&mut self, script: &'static Script) -> &mut Lane {
+        let known = self.lanes.iter().position(|lane| std::ptr::eq(lane.script, script));
+        let index = known.unwrap_or_else(|| {
+            self.lanes.push(Lane { script, in_flight: 0, ready: VecDeque::new() });
+            self.lanes.len() - 1
+        });
+        &mut self.lanes[index]
+    }
+
+    fn add(&mut self, item: Box<dyn Item>) {
+        let (name, script) = (item.name().clone(), item.script());
+        let of_name = self.waiting.entry(name.clone()).or_default();
+        of_name.push_back(item);
+        if of_name.len() == 1 {
+            self.lane(script).ready.push_back(name);
+        }
+    }
+
+    /// Takes what can leave in one call; none if nothing can.
+    fn take(&mut self) -> Option<Batch> {
+        let can_leave = |lane: &&mut Lane| lane.in_flight < CALLS && !lane.ready.is_empty();
+        let lane = self.lanes.iter_mut().find(can_leave)?;
+        lane.in_flight += 1;
+        let script = lane.script;
+        let mut batch = Batch::new();
+        // As many names as were ready, so that one with a long list does not come twice.
+        for _ in 0..lane.ready.len() {
+            if batch.len() == MOST {
+                break;
+            }
+            let Some(name) = self.lane(script).ready.pop_front() else { break };
+            self.take_of(name, script, &mut batch);
+        }
+        Some(batch)
+    }
+
+    /// Takes the first operations of a name, as far as they are of one kind.
+    fn take_of(&mut self, name: LockName, script: &'static Script, batch: &mut Batch) {
+        let Some(of_name) = self.waiting.get_mut(&name) else { return };
+        let first = |items: &VecDeque<Box<dyn Item>>| items.front().map(|item| item.script());
+        while batch.len() < MOST && first(of_name).is_some_and(|it| std::ptr::eq(it, script)) {
+            batch.extend(of_name.pop_front());
+        }
+        match first(of_name) {
+            Some(next) => self.lane(next).ready.push_back(name),
+            None => drop(self.waiting.remove(&name)),
+        }
+    }
+}
+
+fn awaited<O: Batched>(operation: O) -> (Box<dyn Item>, Answer<O::Outcome>) {
+    let (reply, answer) = oneshot::channel();
+    let answer = Answer::later(async move { answer.await.unwrap_or_else(|_| Err(closed())) });
+    (Box::new(Awaited { operation, reply }), answer)
+}
+
+fn distribute(batch: Batch, result: Result<Reply, Trouble>) {
     let answer = result.and_then(lines);
     let mut lines = answer.as_ref().map(|lines| lines.iter().map(String::as_str));
     for item in batch {
-        let outcome = match &mut lines {
-            Ok(lines) => read::<O>(lines.next()),
-            Err(trouble) => Err((*trouble).clone()),
-        };
-        // Nobody may be waiting for it any more.
-        let _ = item.reply.send(outcome);
+        item.land(lines.as_mut().map(Iterator::next).map_err(|trouble| &**trouble));
     }
 }
 
@@ -150,4 +292,100 @@ pub(super) fn read<O: Batched>(line: Option<&str>) -> Result<O::Outcome, Trouble
 
 fn not_understood() -> Trouble {
     Trouble::unknown("the server's answer is not understood")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocking::block_on;
+    use crate::engine::redis::address::Address;
+    use crate::engine::{CancelRequest, ReleaseOutcome, ReleaseRequest};
+    use crate::owner::Entry;
+
+    /// A batcher on a link that is down, and answers at once.
+    fn batcher() -> Arc<Batcher> {
+        let address = Address::parse("redis://127.0.0.1:1").unwrap();
+        Batcher::new(Link::new(address, Arc::default(), "commands"), "client".to_owned())
+    }
+
+    fn name(text: &str) -> LockName {
+        LockName::new(text).unwrap()
+    }
+
+    fn cancel(lock: &str) -> CancelRequest {
+        CancelRequest { name: name(lock), entry: Entry::single() }
+    }
+
+    fn release(lock: &str) -> ReleaseRequest {
+        ReleaseRequest::new(name(lock), Entry::single())
+    }
+
+    /// I6: very many operations wait for a call that is in flight, and then the connection is lost. Each
+    /// is answered, on a stack that has room for a few calls.
+    #[test]
+    fn a_dead_link_answers_all_who_wait_without_a_deep_stack() {
+        const WAITING: usize = 256_000;
+        let ended = std::thread::Builder::new().stack_size(256 * 1024).spawn(|| {
+            let batcher = batcher();
+            lock(&batcher.gathered).is_sending = true;
+            let answers: Vec<_> =
+                (0..WAITING).map(|it| batcher.send(cancel(&format!("x{}", it % 1000)))).collect();
+            let mut gathered = lock(&batcher.gathered);
+            gathered.is_sending = false;
+            batcher.send_ready(gathered);
+            let answered = answers.into_iter().map(block_on);
+            assert_eq!(answered.filter(Result::is_err).count(), WAITING);
+            assert!(lock(&batcher.gathered).waiting.is_empty());
+        });
+        ended.unwrap().join().unwrap();
+    }
+
+    /// Rule 13: of one name, nothing leaves before what came earlier; other names are not kept waiting.
+    #[test]
+    fn what_is_gathered_leaves_in_order() {
+        let batcher = batcher();
+        lock(&batcher.gathered).is_sending = true;
+        let _ = (batcher.send(release("x")), batcher.send(cancel("x")), batcher.send(cancel("y")));
+        let _ =
+            (batcher.send(release("y")), batcher.send(release("x")), batcher.send(release("z")));
+        let mut gathered = lock(&batcher.gathered);
+        let mut calls = Vec::new();
+        while let Some(batch) = gathered.take() {
+            // As if its answer were there.
+            gathered.lane(batch[0].script()).in_flight -= 1;
+            let is_release = std::ptr::eq(batch[0].script(), ReleaseRequest::script());
+            let names: Vec<_> = batch.iter().map(|item| item.name().to_string()).collect();
+            calls.push((is_release, names.join(" ")));
+        }
+        let calls: Vec<_> = calls.iter().map(|(kind, names)| (*kind, names.as_str())).collect();
+        assert_eq!(calls, [(true, "x z"), (false, "y x"), (true, "y x")]);
+    }
+
+    /// Nothing leaves that is of a kind with a call in flight, nor anything behind it.
+    #[test]
+    fn what_is_behind_a_gathered_operation_waits_with_it() {
+        let batcher = batcher();
+        lock(&batcher.gathered).is_sending = true;
+        let _ = (batcher.send(release("x")), batcher.send(cancel("x")));
+        let mut gathered = lock(&batcher.gathered);
+        gathered.lane(ReleaseRequest::script()).in_flight = 1;
+        assert!(gathered.take().is_none());
+        gathered.lane(ReleaseRequest::script()).in_flight = 0;
+        assert_eq!(gathered.take().unwrap().len(), 1);
+        assert_eq!(gathered.take().unwrap().len(), 1, "on the socket, the order is kept");
+    }
+
+    /// A call that is dropped without an answer is unknown, and the next can leave.
+    #[test]
+    fn a_call_without_an_answer_is_unknown() {
+        let batcher = batcher();
+        lock(&batcher.gathered).is_sending = true;
+        let answer: Answer<ReleaseOutcome> = batcher.send(release("x"));
+        let mut gathered = lock(&batcher.gathered);
+        let batch = gathered.take().unwrap();
+        drop(gathered);
+        drop(Flight { batcher: batcher.clone(), batch });
+        assert!(block_on(answer).unwrap_err().is_unknown());
+        assert_eq!(lock(&batcher.gathered).lane(ReleaseRequest::script()).in_flight, 0);
+    }
 }

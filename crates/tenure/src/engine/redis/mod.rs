@@ -74,9 +74,7 @@ const INTRODUCE_AGAIN: Duration = Duration::from_secs(10);
 /// A client of a Redis or Valkey server.
 pub struct RedisEngine {
     server: Arc<Server>,
-    acquires: Arc<Batcher<AcquireRequest>>,
-    releases: Arc<Batcher<ReleaseRequest>>,
-    cancels: Arc<Batcher<CancelRequest>>,
+    operations: Arc<Batcher>,
     subscriber: Arc<Subscriber>,
     io: Handle,
     // Dropped with the engine, which ends the I/O thread.
@@ -121,9 +119,7 @@ impl RedisEngine {
         let (running, ended) = oneshot::channel::<()>();
         let commands = &server.commands;
         let engine = Self {
-            acquires: Batcher::new(commands.clone(), client.clone()),
-            releases: Batcher::new(commands.clone(), client.clone()),
-            cancels: Batcher::new(commands.clone(), client.clone()),
+            operations: Batcher::new(commands.clone(), client.clone()),
             subscriber: Subscriber::new(address, pace, &client),
             io: runtime.handle().clone(),
             server,
@@ -173,11 +169,11 @@ impl Engine for RedisEngine {
     }
 
     fn acquire(&self, request: AcquireRequest) -> Answer<Acquired> {
-        self.acquires.send(request)
+        self.operations.send(request)
     }
 
     fn acquire_all(&self, requests: Vec<AcquireRequest>) -> Vec<Answer<Acquired>> {
-        self.acquires.send_all(requests)
+        self.operations.send_all(requests)
     }
 
     fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>> {
@@ -194,11 +190,11 @@ impl Engine for RedisEngine {
     }
 
     fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {
-        self.releases.send(request)
+        self.operations.send(request)
     }
 
     fn cancel(&self, request: CancelRequest) -> Answer<()> {
-        self.cancels.send(request)
+        self.operations.send(request)
     }
 
     fn inspect(&self, name: LockName) -> Answer<LockInfo> {

@@ -20,10 +20,10 @@ use crate::core::moment::Moment;
 use crate::engine::pulse::Pulse;
 use crate::engine::{Grant, Listener, Wakeup};
 use crate::error::Trouble;
+use crate::foreign;
 use crate::owner::Entry;
 use crate::sync::lock;
 use crate::telemetry;
-use crate::thread::contain;
 
 /// How often to check that the server still speaks to us.
 const PING_EVERY: Duration = Duration::from_secs(3);
@@ -189,7 +189,7 @@ impl Subscriber {
         let listener = lock(&self.listener).clone();
         if let Some(listener) = listener.and_then(|listener| listener.upgrade()) {
             // It wakes the tasks of foreign executors.
-            contain(|| listener.wake(wakeup));
+            foreign::call(|| listener.wake(wakeup));
         }
     }
 }

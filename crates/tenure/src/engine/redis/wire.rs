@@ -21,8 +21,8 @@ use super::{pace, trouble};
 use crate::clock;
 use crate::core::moment::Moment;
 use crate::error::Trouble;
+use crate::foreign;
 use crate::sync::lock;
-use crate::thread::contain;
 
 /// Far longer than any answer takes, and well below a third of the default lease.
 pub(super) const RESPONSE_TIME: Duration = Duration::from_secs(2);
@@ -124,7 +124,7 @@ impl Wire {
             std::mem::take(&mut traffic.awaited)
         };
         for Awaited { done, .. } in awaited {
-            contain(|| done(Err(Trouble::unknown(why))));
+            foreign::call(|| done(Err(Trouble::unknown(why))));
         }
     }
 
@@ -143,7 +143,7 @@ impl Wire {
                 return Loss::new(format!("the server said without being asked: {what}"));
             };
             // What is called is not all ours: it wakes the tasks of foreign executors.
-            contain(|| done(Ok(reply)));
+            foreign::call(|| done(Ok(reply)));
             if let Some(why) = said {
                 return Loss { why, is_of_replica: true };
             }

@@ -22,7 +22,7 @@ fn a_list_reads_no_more_than_it_shows() {
     step.commit().unwrap();
     let tenure = Tenure::builder().engine(engine).unwrap();
     let ended = tenure.lock("x0").fixed_lease(Duration::from_millis(10));
-    let _ = block_on(ended.try_acquire()).unwrap().unwrap().detach();
+    block_on(block_on(ended.try_acquire()).unwrap().unwrap().detach()).unwrap();
     let take = |it| block_on(tenure.lock(format!("x{it}")).acquire()).unwrap();
     let guards: Vec<_> = (1..4).map(take).collect();
     pass(Duration::from_millis(20));
@@ -61,7 +61,7 @@ fn a_sweep_goes_on_where_it_ended() {
     let kept = block_on(tenure.lock("x010").acquire()).unwrap();
     for number in 0..100 {
         let lock = tenure.lock(format!("y{number:0>3}")).fixed_lease(Duration::from_millis(10));
-        let _ = block_on(lock.try_acquire()).unwrap().unwrap().detach();
+        block_on(block_on(lock.try_acquire()).unwrap().unwrap().detach()).unwrap();
     }
     let mut now = clock::both();
     now.clock = now.clock + Duration::from_millis(20);
@@ -94,7 +94,7 @@ fn what_ended_unasked_is_swept() {
     for number in 0..3000 {
         let lock = tenure.lock(format!("x{number}")).fixed_lease(Duration::from_millis(10));
         // Late or not, it is never released.
-        let _ = block_on(lock.try_acquire()).unwrap().unwrap().detach();
+        block_on(block_on(lock.try_acquire()).unwrap().unwrap().detach()).unwrap();
     }
     let engine = LocalEngine::open(folder.path().join("t")).unwrap();
     let step = Step::begin(&engine.store, Patience::Long).unwrap();

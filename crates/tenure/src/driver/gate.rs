@@ -1,0 +1,121 @@
+//! The engine of a driver, out of reach for a forked child: there it would write into its parent's
+//! sockets, and wait for locks whose holders are threads that it does not have.
+
+use std::sync::Weak;
+
+use crate::core::name::LockName;
+use crate::engine::{
+    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
+    ForceRequest, Health, ListRequest, Listener, ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
+};
+use crate::error::Trouble;
+use crate::fork::Process;
+use crate::info::LockInfo;
+use crate::owner::Owner;
+
+/// The engine, in the process that made it.
+pub(crate) struct Gate {
+    // None only at the very end, in a forked child.
+    engine: Option<Box<dyn Engine>>,
+    process: Process,
+}
+
+impl Gate {
+    pub(super) fn new(engine: Box<dyn Engine>, process: Process) -> Self {
+        Self { engine: Some(engine), process }
+    }
+
+    fn engine(&self) -> &dyn Engine {
+        self.engine.as_deref().expect("the engine is there until the gate is dropped")
+    }
+
+    fn ask<T>(&self, operation: impl FnOnce(&dyn Engine) -> Answer<T>) -> Answer<T> {
+        match self.check() {
+            Ok(()) => operation(self.engine()),
+            Err(trouble) => Answer::now(Err(trouble)),
+        }
+    }
+
+    fn check(&self) -> Result<(), Trouble> {
+        if self.process.is_left() { Err(Trouble::forked()) } else { Ok(()) }
+    }
+}
+
+impl Engine for Gate {
+    fn capabilities(&self) -> Capabilities {
+        self.engine().capabilities()
+    }
+
+    fn acquire(&self, request: AcquireRequest) -> Answer<Acquired> {
+        self.ask(|engine| engine.acquire(request))
+    }
+
+    fn acquire_all(&self, requests: Vec<AcquireRequest>) -> Vec<Answer<Acquired>> {
+        match self.check() {
+            Ok(()) => self.engine().acquire_all(requests),
+            Err(trouble) => requests.iter().map(|_| Answer::now(Err(trouble.clone()))).collect(),
+        }
+    }
+
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>> {
+        self.ask(|engine| engine.renew(renewals))
+    }
+
+    fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {
+        self.ask(|engine| engine.release(request))
+    }
+
+    fn cancel(&self, request: CancelRequest) -> Answer<()> {
+        self.ask(|engine| engine.cancel(request))
+    }
+
+    fn detach(&self, name: &LockName, owner: Owner) -> Result<(), Trouble> {
+        self.check()?;
+        self.engine().detach(name, owner)
+    }
+
+    fn bequeath(&self) -> Result<(), Trouble> {
+        self.check()?;
+        self.engine().bequeath()
+    }
+
+    fn inspect(&self, name: LockName) -> Answer<LockInfo> {
+        self.ask(|engine| engine.inspect(name))
+    }
+
+    fn list(&self, request: ListRequest) -> Answer<Vec<LockInfo>> {
+        self.ask(|engine| engine.list(request))
+    }
+
+    fn force_release(&self, request: ForceRequest) -> Answer<ForceOutcome> {
+        self.ask(|engine| engine.force_release(request))
+    }
+
+    fn place(&self) -> String {
+        self.engine().place()
+    }
+
+    fn health(&self) -> Health {
+        match self.check() {
+            Ok(()) => self.engine().health(),
+            Err(trouble) => Health::down("process", &trouble),
+        }
+    }
+
+    fn checkup(&self) -> Answer<Vec<Finding>> {
+        self.ask(|engine| engine.checkup())
+    }
+
+    fn listen(&self, listener: Weak<dyn Listener>) {
+        self.engine().listen(listener);
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        // A child leaves its copy as it is: to close it would take leave of the store for its parent.
+        if self.process.is_left() {
+            std::mem::forget(self.engine.take());
+        }
+    }
+}

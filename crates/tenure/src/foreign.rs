@@ -1,0 +1,48 @@
+//! Calls of code that is not ours: the wakers of other executors.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
+
+/// Calls foreign code. Its panic ends here: the panic hook has reported it, and what it interrupted
+/// is the foreign code's own. None if it panicked.
+pub(crate) fn call<T>(foreign: impl FnOnce() -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(foreign)) {
+        Ok(value) => Some(value),
+        Err(payload) => {
+            // To drop it would be one more call of foreign code.
+            std::mem::forget(payload);
+            None
+        }
+    }
+}
+
+/// Wakes them all, whatever one of them does.
+pub(crate) fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
+    for waker in wakers {
+        call(|| waker.wake());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    struct Counting(AtomicUsize);
+
+    impl Wake for Counting {
+        fn wake(self: Arc<Self>) {
+            assert!(self.0.fetch_add(1, Ordering::SeqCst) > 0, "the first one panics");
+        }
+    }
+
+    #[test]
+    fn one_waker_that_panics_keeps_no_other_from_being_woken() {
+        let counting = Arc::new(Counting(AtomicUsize::new(0)));
+        wake_all((0..3).map(|_| Waker::from(counting.clone())));
+        assert_eq!(counting.0.load(Ordering::SeqCst), 3);
+    }
+}

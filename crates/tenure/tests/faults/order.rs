@@ -1,0 +1,150 @@
+//! Calls that take their time on the caller's thread, as on a store that is a file: what is called first
+//! may be performed last.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, Weak};
+
+use tenure::engine::{
+    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, ForceOutcome,
+    ForceRequest, ListRequest, Listener, MemoryEngine, ReleaseOutcome, ReleaseRequest, Renewal,
+    Renewed, Wakeup,
+};
+use tenure::{LockInfo, LockName, Released, Tenure};
+
+use super::fixture::{LONG, until_free, until_waiting};
+use crate::common::{Kind, ms, pass};
+
+/// Keeps calls of some kinds from going on.
+#[derive(Default)]
+struct Barrier {
+    closed: Mutex<Vec<Kind>>,
+    opened: Condvar,
+    waiting: AtomicUsize,
+}
+
+impl Barrier {
+    fn close(&self, kind: Kind) {
+        self.closed.lock().unwrap().push(kind);
+    }
+
+    fn open(&self, kind: Kind) {
+        self.closed.lock().unwrap().retain(|closed| *closed != kind);
+        self.opened.notify_all();
+    }
+
+    fn pass(&self, kind: Kind) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut closed = self.closed.lock().unwrap();
+        while closed.contains(&kind) {
+            closed = self.opened.wait(closed).unwrap();
+        }
+        drop(closed);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    async fn until_waiting(&self, count: usize) {
+        while self.waiting.load(Ordering::SeqCst) != count {
+            pass(ms(1)).await;
+        }
+    }
+}
+
+/// A client whose calls block.
+struct Blocking {
+    engine: MemoryEngine,
+    barrier: Arc<Barrier>,
+    listener: Arc<Mutex<Option<Weak<dyn Listener>>>>,
+}
+
+impl Engine for Blocking {
+    fn capabilities(&self) -> Capabilities {
+        self.engine.capabilities()
+    }
+
+    fn acquire(&self, request: AcquireRequest) -> Answer<Acquired> {
+        self.barrier.pass(Kind::Acquire);
+        self.engine.acquire(request)
+    }
+
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>> {
+        self.engine.renew(renewals)
+    }
+
+    fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {
+        self.barrier.pass(Kind::Release);
+        self.engine.release(request)
+    }
+
+    fn cancel(&self, request: CancelRequest) -> Answer<()> {
+        self.engine.cancel(request)
+    }
+
+    fn inspect(&self, name: LockName) -> Answer<LockInfo> {
+        self.engine.inspect(name)
+    }
+
+    fn list(&self, request: ListRequest) -> Answer<Vec<LockInfo>> {
+        self.engine.list(request)
+    }
+
+    fn force_release(&self, request: ForceRequest) -> Answer<ForceOutcome> {
+        self.engine.force_release(request)
+    }
+
+    fn listen(&self, listener: Weak<dyn Listener>) {
+        *self.listener.lock().unwrap() = Some(listener.clone());
+        self.engine.listen(listener);
+    }
+}
+
+/// A waiter of a client whose calls block, with a question of its line that does so now, and the lock
+/// that the waiter was given meanwhile.
+async fn held_with_a_question_under_way() -> (Arc<Barrier>, Tenure, Tenure, tenure::Guard) {
+    let store = MemoryEngine::new();
+    let (barrier, listener) = (Arc::<Barrier>::default(), Arc::default());
+    let engine = store.another();
+    let engine = Blocking { engine, barrier: barrier.clone(), listener: Arc::clone(&listener) };
+    let blocking = Tenure::builder().engine(engine).unwrap();
+    let calm = Tenure::builder().engine(store.another()).unwrap();
+    let held = calm.lock("x").acquire().await.unwrap();
+    let lock = blocking.lock("x");
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    until_waiting(&calm, "x", 1).await;
+    barrier.close(Kind::Acquire);
+    let listener = listener.lock().unwrap().clone().unwrap().upgrade().unwrap();
+    std::thread::spawn(move || listener.wake(Wakeup::Missed));
+    barrier.until_waiting(1).await;
+    drop(held);
+    let guard = tokio::time::timeout(LONG, waiter).await.unwrap().unwrap().unwrap();
+    (barrier, blocking, calm, guard)
+}
+
+/// I6, I8: a question of the line is under way when the lock is released. Its answer comes while the
+/// release is under way, too: what undoes it does not overtake the release, which says that the lock was
+/// held until now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_release_is_not_overtaken_by_what_undoes_a_question() {
+    let (barrier, blocking, calm, guard) = held_with_a_question_under_way().await;
+    barrier.close(Kind::Release);
+    let release = tokio::spawn(guard.release());
+    barrier.until_waiting(2).await;
+    barrier.open(Kind::Acquire);
+    barrier.until_waiting(1).await;
+    // Long enough for a cancel that does not wait.
+    pass(ms(50)).await;
+    barrier.open(Kind::Release);
+    assert_eq!(release.await.unwrap().unwrap(), Released::Now);
+    assert!(blocking.flush(LONG).await);
+    until_free(&calm, "x").await;
+}
+
+/// I5, I8: the question is performed after the release, and takes the lock for nobody. That is undone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_question_overtaken_by_a_release_is_undone() {
+    let (barrier, blocking, calm, guard) = held_with_a_question_under_way().await;
+    assert_eq!(guard.release().await.unwrap(), Released::Now);
+    barrier.open(Kind::Acquire);
+    barrier.until_waiting(0).await;
+    assert!(blocking.flush(LONG).await);
+    until_free(&calm, "x").await;
+}

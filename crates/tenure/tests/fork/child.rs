@@ -1,0 +1,28 @@
+//! A forked child: the one place in the tests with `unsafe` code.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+/// Runs `work` in a forked child, and waits for its good end.
+pub(crate) fn fork(work: impl FnOnce()) {
+    fork_with((), |()| work());
+}
+
+/// Gives `inherited` to `work` in a forked child, and back to the caller when the child has come to a good
+/// end.
+#[expect(unsafe_code, reason = "to fork is unsafe, and these tests are about just that")]
+pub(crate) fn fork_with<T>(inherited: T, work: impl FnOnce(T)) -> T {
+    // SAFETY: the child has this thread alone. What it calls allocates, starts threads and connects,
+    // which the C library allows after a fork; all else that it may not do is what is tested here.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let end = catch_unwind(AssertUnwindSafe(|| work(inherited)));
+        // SAFETY: it ends here, without running what the parent has prepared for its own end.
+        unsafe { libc::_exit(i32::from(end.is_err())) };
+    }
+    let pid = Pid::from_raw(pid).expect("it is forked");
+    let (_, status) = waitpid(Some(pid), WaitOptions::empty()).unwrap().expect("it has ended");
+    assert_eq!(status.exit_status(), Some(0), "the child has failed");
+    inherited
+}
