@@ -125,8 +125,8 @@ impl Engine for Generous {
         Answer::now(Ok(Acquired::Granted(Self::grant(asked + 1))))
     }
 
-    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>> {
-        Answer::now(Ok(renewals.iter().map(|_| Renewed::Extended).collect()))
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, tenure::Trouble>>> {
+        Answer::now(Ok(renewals.iter().map(|_| Ok(Renewed::Extended)).collect()))
     }
 
     fn release(&self, _: ReleaseRequest) -> Answer<ReleaseOutcome> {

@@ -9,6 +9,13 @@
 //! before it. Only the first operations of a name, as far as they are of one kind, are ready to leave;
 //! those behind them follow as soon as these are on the socket, and need not wait for the answer.
 //!
+//! **More to do.** One call does a bounded amount of work. Where there is more to settle in a lock, the
+//! answer ends with a plus sign: an acquire is sent again, for its own answer depends on the rest; after
+//! any other operation, calls that cancel nothing follow until the lock is settled.
+//!
+//! **Split.** A call that the server refuses as a whole, because of one of its keys, is sent again in
+//! halves: what is wrong with one lock is that lock's trouble alone.
+//!
 //! **One sender.** Whoever finds that something can leave becomes the sender, until nothing can: it
 //! takes a batch, lets go of the lock, and writes it to the socket. Others only add. So batches reach
 //! the socket in the order in which they were taken, no lock is held while the link is called, and a
@@ -22,11 +29,12 @@ use tokio::sync::oneshot;
 use super::link::{Link, closed};
 use super::resp::{Command, Reply};
 use super::scripts::Script;
-use super::trouble::of_server;
+use super::trouble::{may_be_about_one, of_server};
 use crate::core::name::LockName;
-use crate::engine::Answer;
+use crate::engine::{Answer, CancelRequest};
 use crate::error::Trouble;
 use crate::foreign;
+use crate::owner::Entry;
 use crate::sync::lock;
 
 /// How many operations one call carries at most: one call must not keep a server from others.
@@ -34,6 +42,10 @@ const MOST: usize = 128;
 
 /// How many calls of one kind are in flight at most. With more, less is gathered.
 const CALLS: usize = 1;
+
+/// How often an operation goes on at most where there is more to settle: for a million waiters, and no
+/// longer for a server that is out of its mind.
+const GOES_ON_AT_MOST: u32 = 1000;
 
 /// An operation that can be sent together with others of its kind.
 pub(super) trait Batched: Send + 'static {
@@ -51,6 +63,9 @@ pub(super) trait Batched: Send + 'static {
 
     /// Its line of the script's answer.
     fn read(line: &str) -> Option<Self::Outcome>;
+
+    /// Whether its answer depends on what is left to settle, so that the same must be asked again.
+    const IS_ASKED_AGAIN: bool = false;
 }
 
 /// An operation of any kind, and who waits for it.
@@ -58,13 +73,15 @@ trait Item: Send {
     fn script(&self) -> &'static Script;
     fn name(&self) -> &LockName;
     fn arguments(&self, into: &mut Command);
-    /// Answers it, with its line of the call's answer.
-    fn land(self: Box<Self>, line: Result<Option<&str>, &Trouble>);
+    /// Answers it, with its line of the call's answer. What must follow it, if there is more to do.
+    fn land(self: Box<Self>, line: Result<Option<&str>, &Trouble>) -> Option<Box<dyn Item>>;
 }
 
 struct Awaited<O: Batched> {
     operation: O,
     reply: oneshot::Sender<Result<O::Outcome, Trouble>>,
+    /// How often it, or what it follows, went on so far.
+    went_on: u32,
 }
 
 impl<O: Batched> Item for Awaited<O> {
@@ -80,14 +97,29 @@ impl<O: Batched> Item for Awaited<O> {
         self.operation.arguments(into);
     }
 
-    fn land(self: Box<Self>, line: Result<Option<&str>, &Trouble>) {
+    fn land(mut self: Box<Self>, line: Result<Option<&str>, &Trouble>) -> Option<Box<dyn Item>> {
+        let is_more =
+            matches!(line, Ok(Some(line)) if line.ends_with('+') && !line.starts_with('-'));
+        let goes_on = is_more && self.went_on < GOES_ON_AT_MOST;
+        self.went_on += 1;
+        if goes_on && O::IS_ASKED_AGAIN && !self.reply.is_closed() {
+            return Some(self);
+        }
+        let next = goes_on.then(|| settling(self.operation.name().clone(), self.went_on));
         let outcome = match line {
             Ok(line) => read::<O>(line),
             Err(trouble) => Err(trouble.clone()),
         };
         // Nobody may be waiting for it any more. If one does, its waker is foreign code.
         foreign::call(|| drop(self.reply.send(outcome)));
+        next
     }
+}
+
+/// Settles a lock: cancels an entry that nobody has made.
+fn settling(name: LockName, went_on: u32) -> Box<dyn Item> {
+    let operation = CancelRequest { name, entry: Entry::single() };
+    Box::new(Awaited { operation, reply: oneshot::channel().0, went_on })
 }
 
 type Batch = Vec<Box<dyn Item>>;
@@ -189,7 +221,30 @@ impl Flight {
     /// The answer is there: first the next call departs, then everyone is told.
     fn land(mut self, result: Result<Reply, Trouble>) {
         let batch = self.end();
-        distribute(batch, result);
+        match result {
+            Err(trouble) if batch.len() > 1 && may_be_about_one(&trouble) => self.split(batch),
+            result => self.follow(distribute(batch, result)),
+        }
+    }
+
+    /// Sends a call again that was refused as a whole, in halves.
+    fn split(&self, mut batch: Batch) {
+        let rest = batch.split_off(batch.len() / 2);
+        for half in [batch, rest] {
+            let Some(first) = half.first() else { continue };
+            lock(&self.batcher.gathered).lane(first.script()).in_flight += 1;
+            self.batcher.depart(half);
+        }
+    }
+
+    /// Sends what follows the operations of this call.
+    fn follow(&self, items: Batch) {
+        if items.is_empty() {
+            return;
+        }
+        let mut gathered = lock(&self.batcher.gathered);
+        items.into_iter().for_each(|item| gathered.add(item));
+        self.batcher.send_ready(gathered);
     }
 
     fn end(&mut self) -> Batch {
@@ -206,7 +261,7 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         let batch = self.end();
-        distribute(batch, Err(closed()));
+        drop(distribute(batch, Err(closed())));
     }
 }
 
@@ -264,15 +319,15 @@ impl Gathered {
 fn awaited<O: Batched>(operation: O) -> (Box<dyn Item>, Answer<O::Outcome>) {
     let (reply, answer) = oneshot::channel();
     let answer = Answer::later(async move { answer.await.unwrap_or_else(|_| Err(closed())) });
-    (Box::new(Awaited { operation, reply }), answer)
+    (Box::new(Awaited { operation, reply, went_on: 0 }), answer)
 }
 
-fn distribute(batch: Batch, result: Result<Reply, Trouble>) {
+/// Answers every operation of a call; what must follow.
+fn distribute(batch: Batch, result: Result<Reply, Trouble>) -> Batch {
     let answer = result.and_then(lines);
     let mut lines = answer.as_ref().map(|lines| lines.iter().map(String::as_str));
-    for item in batch {
-        item.land(lines.as_mut().map(Iterator::next).map_err(|trouble| &**trouble));
-    }
+    let mut line = || lines.as_mut().map(Iterator::next).map_err(|trouble| &**trouble);
+    batch.into_iter().filter_map(|item| item.land(line())).collect()
 }
 
 /// The lines of an answer, after the nonce.
@@ -299,8 +354,7 @@ mod tests {
     use super::*;
     use crate::blocking::block_on;
     use crate::engine::redis::address::Address;
-    use crate::engine::{CancelRequest, ReleaseOutcome, ReleaseRequest};
-    use crate::owner::Entry;
+    use crate::engine::{ReleaseOutcome, ReleaseRequest};
 
     /// A batcher on a link that is down, and answers at once.
     fn batcher() -> Arc<Batcher> {

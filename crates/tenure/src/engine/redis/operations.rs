@@ -18,6 +18,8 @@ use std::time::Duration;
 impl Batched for AcquireRequest {
     type Outcome = Acquired;
 
+    const IS_ASKED_AGAIN: bool = true;
+
     fn script() -> &'static Script {
         &ACQUIRE
     }
