@@ -47,7 +47,8 @@ impl Builder {
         self
     }
 
-    /// How long an acquire endures trouble with the store before it reports it; 5 s if not set.
+    /// How long an acquire, or a release that is refused, endures trouble with the store before it
+    /// reports it; 5 s if not set.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::Driver;
 use super::held::Held;
+use super::{AFTER_TROUBLE, Driver};
 use crate::clock;
+use crate::core::moment::Moment;
 use crate::engine::{Answer, ReleaseOutcome, ReleaseRequest};
 use crate::error::{Error, Trouble};
 use crate::sync::lock;
@@ -29,7 +30,9 @@ impl Driver {
             return Ok(Released::Now);
         };
         let was_lost = departure.was_lost;
-        let result = departure.await;
+        // Later than its deadline, a hold that has ended would look as if it had been lost before.
+        let until = (clock::now() + self.patience).min(held.deadline());
+        let result = departure.endure(until).await;
         match result {
             _ if was_lost => Ok(Released::AlreadyLost),
             Ok(ReleaseOutcome::Released { .. }) => Ok(Released::Now),
@@ -92,6 +95,24 @@ struct Departure {
     request: ReleaseRequest,
     was_lost: bool,
     answer: Option<Answer<ReleaseOutcome>>,
+}
+
+impl Departure {
+    /// Tries again while the store refuses, until this moment. Once unanswered it is not tried again
+    /// here: what a second attempt finds would say nothing of the first (I6).
+    async fn endure(mut self, until: Moment) -> Result<ReleaseOutcome, Trouble> {
+        let mut delays = AFTER_TROUBLE.delays(clock::now().as_micros());
+        loop {
+            let result = (&mut self).await;
+            let is_refused = matches!(&result, Err(trouble) if !trouble.is_unknown());
+            let next = clock::now() + delays.next();
+            if !is_refused || next >= until {
+                return result;
+            }
+            self.driver.alarm(next).await;
+            self.answer = Some(self.driver.engine.release(self.request.clone()));
+        }
+    }
 }
 
 impl Future for Departure {
