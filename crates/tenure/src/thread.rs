@@ -1,4 +1,4 @@
-//! A thread with a small runtime of its own.
+//! Threads of their own: with a small runtime, or for a call that blocks.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -28,4 +28,17 @@ pub(crate) fn run(
         runtime.shutdown_background();
     }
     started.map(drop)
+}
+
+/// Runs a call that may block on a new thread, for a caller on any executor. Dropped in between, the
+/// call goes on, and nothing is made of what it returns.
+#[cfg(feature = "local")]
+pub(crate) async fn compute<T: Send + 'static>(
+    name: &str,
+    call: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Arc<io::Error>> {
+    let (sender, result) = tokio::sync::oneshot::channel();
+    let thread = std::thread::Builder::new().name(name.into());
+    thread.spawn(move || drop(sender.send(call()))).map_err(Arc::new)?;
+    result.await.map_err(|_| Arc::new(io::Error::other("it panicked")))
 }

@@ -12,6 +12,7 @@ mod local {
     mod folder;
     mod kills;
     mod namespace;
+    mod opening;
     mod other;
     mod readers;
     mod removal;

@@ -6,9 +6,13 @@ use std::time::Duration;
 use super::{Client, Fallback, Tenure};
 use crate::core::lease::Lease;
 use crate::driver::{Driver, PATIENCE};
+#[cfg(feature = "local")]
+use crate::engine::LocalEngine;
 use crate::engine::{Engine, MemoryEngine};
 use crate::error::{Error, Invalid};
 use crate::info::About;
+#[cfg(feature = "local")]
+use crate::thread;
 
 /// Makes a client with other defaults.
 ///
@@ -64,7 +68,10 @@ impl Builder {
         }
         #[cfg(feature = "local")]
         if url.starts_with("local:") {
-            return self.engine(crate::engine::LocalEngine::connect(url)?);
+            // It waits for others, so that it must not keep the caller's thread.
+            let url = url.to_owned();
+            let opening = thread::compute("tenure-open", move || LocalEngine::connect(&url));
+            return self.engine(opening.await.map_err(|source| Error::Thread { source })??);
         }
         #[cfg(feature = "redis")]
         return self.engine(crate::engine::RedisEngine::connect(url).await?);

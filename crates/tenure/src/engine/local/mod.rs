@@ -90,11 +90,13 @@ pub struct LocalEngine {
 }
 
 impl LocalEngine {
-    /// Opens the store in this folder.
+    /// Opens the store in this folder. It waits for the operations of others: for a second at most if
+    /// nothing changes there meanwhile, and for ten if others get on.
     ///
     /// # Errors
     /// When the path is not absolute, the folder cannot be made, is no folder, belongs to another
-    /// user or is open to others, or its files cannot be used.
+    /// user or is open to others, its files cannot be used, or there is no turn in time. The error then
+    /// names the process that has it.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
         Self::open_sized(folder.as_ref(), map::BYTES)
     }
