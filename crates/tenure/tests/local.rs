@@ -6,6 +6,7 @@
 #[path = "common/process.rs"]
 mod process;
 mod local {
+    mod access;
     mod crowd;
     mod disk;
     mod doctor;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tenure::Tenure;
 use tenure::blocking::block_on;
 
-use super::{disk, doctor, opening, readers, stops};
+use super::{access, disk, doctor, opening, readers, stops};
 use crate::process::{Process, part, this_program};
 use crate::{LONG, connect, now};
 
@@ -51,6 +51,7 @@ fn the_other_process() {
         "fill the disk" => disk::fill_the_disk(folder),
         "open on a read-only disk" => disk::open_read_only(folder),
         "examine a full disk" => doctor::examine_a_full_disk(folder),
+        "change the root" => access::change_the_root(folder),
         "flood a socket" => stops::flood_a_socket(folder),
         other => panic!("{other} is no part"),
     }

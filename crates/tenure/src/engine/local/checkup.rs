@@ -71,9 +71,9 @@ fn disk(disk: Disk) -> Finding {
         ),
         Disk::Made(kind) => Finding::bad(
             "file system",
-            Severity::Warning,
+            Severity::Problem,
             format!("{kind}: the program that makes it decides what maps and locks are worth"),
-            "use a folder on a disk of this machine, unless you know it to be as good",
+            "use a folder on a disk of this machine: new clients are refused here",
         ),
         Disk::Unknown(number) => Finding::bad(
             "file system",

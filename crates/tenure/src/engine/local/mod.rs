@@ -125,7 +125,7 @@ impl LocalEngine {
     /// must learn that another store may grant the same.
     fn ensure_there(&self) -> Result<(), Trouble> {
         let is_there = self.presence.is_there() && self.store.home.has_data();
-        if is_there { Ok(()) } else { Err(self.store.home.removed()) }
+        if is_there { Ok(()) } else { Err(self.store.home.missing()) }
     }
 
     /// The same for an acquire, which is to be quick: a removal is seen by a call that needs no
