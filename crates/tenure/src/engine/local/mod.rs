@@ -78,7 +78,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A client of a store that lies in a folder of this machine.
 ///
 /// The folder belongs to one user, and is made if it is missing. It must not lie on a network
-/// file system. When the engine is dropped or its process ends, what it holds is free at once,
+/// file system, nor on one that a program makes (FUSE). When the engine is dropped or its process ends, what it holds is free at once,
 /// except what was detached.
 pub struct LocalEngine {
     // First, so that the client is gone before the store is closed.
