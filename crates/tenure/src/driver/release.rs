@@ -45,8 +45,13 @@ impl Driver {
     pub(crate) async fn give_back(self: &Arc<Self>, held: &Arc<Held>, keep: u32) {
         let request = ReleaseRequest { keep, ..ReleaseRequest::new(held.name.clone(), held.entry) };
         let answer = self.engine.release(request.clone());
-        let departure =
-            Departure { driver: self.clone(), request, was_lost: false, answer: Some(answer) };
+        let departure = Departure {
+            driver: self.clone(),
+            request,
+            was_lost: false,
+            until: over(held),
+            answer: Some(answer),
+        };
         // Failed, it goes on by itself.
         let _ = departure.await;
     }
@@ -73,14 +78,19 @@ impl Driver {
         let request =
             ReleaseRequest { linger, ..ReleaseRequest::new(held.name.clone(), held.entry) };
         let answer = self.engine.release(request.clone());
-        Some(Departure { driver: self.clone(), request, was_lost, answer: Some(answer) })
+        let (driver, until) = (self.clone(), over(held));
+        Some(Departure { driver, request, was_lost, until, answer: Some(answer) })
     }
 
     /// Goes on releasing until it is done, or the lease has ended anyway.
-    fn keep_releasing(self: &Arc<Self>, request: ReleaseRequest, first: Answer<ReleaseOutcome>) {
+    fn keep_releasing(
+        self: &Arc<Self>,
+        request: ReleaseRequest,
+        first: Answer<ReleaseOutcome>,
+        until: Moment,
+    ) {
         let driver = self.clone();
         self.spawn(async move {
-            let until = clock::now() + crate::Lease::MAX.duration();
             let again = || driver.engine.release(request.clone());
             if let Err(trouble) = driver.persist(first, again, until).await {
                 telemetry::release_failed(&request.name, &trouble);
@@ -94,6 +104,8 @@ struct Departure {
     driver: Arc<Driver>,
     request: ReleaseRequest,
     was_lost: bool,
+    /// By then the lease has ended in the store.
+    until: Moment,
     answer: Option<Answer<ReleaseOutcome>>,
 }
 
@@ -139,6 +151,12 @@ impl Drop for Departure {
             Ok(Err(trouble)) => Answer::now(Err(trouble)),
             Err(later) => later,
         };
-        self.driver.keep_releasing(self.request.clone(), unfinished);
+        self.driver.keep_releasing(self.request.clone(), unfinished, self.until);
     }
+}
+
+/// When a hold that is let go of now has certainly ended by itself: a renewal that is still on its way
+/// may extend it once more.
+fn over(held: &Held) -> Moment {
+    clock::now() + held.lease.duration() * 2
 }

@@ -79,6 +79,18 @@ async fn a_release_that_is_refused_to_the_end_of_the_lease_is_no_loss() {
     until_free(&calm, "x").await;
 }
 
+/// I8: a lock that the store never lets go of, as one whose record cannot be read, is not released for
+/// ever: the lease has ended long before.
+#[tokio::test]
+async fn a_release_in_the_background_ends_with_the_lease() {
+    let (troubled, weather, calm) = pair();
+    let guard = troubled.lock("x").lease(ms(300)).acquire().await.unwrap();
+    weather.always(Kind::Release, Fault::Refused);
+    drop(guard);
+    assert!(troubled.flush(LONG).await, "it goes on");
+    until_free(&calm, "x").await;
+}
+
 /// I8: a release that is dropped goes on, for every k.
 #[tokio::test]
 async fn a_release_dropped_at_any_await_still_releases() {
