@@ -9,9 +9,9 @@
 //!   [`map`] open LMDB's files.
 //! - [`registry`]: one [`store`] per folder and process.
 //! - [`turn`]: whose operation is next; [`vigil`] is one who waits for that.
-//! - [`step`]: one operation in one transaction; [`room`] refuses what does not fit, and [`sweep`]
-//!   forgets what nobody needs. [`listing`] is many short ones. [`record`] and [`bytes`] are what is
-//!   stored.
+//! - [`step`]: one operation in one transaction, on locks that [`bringing`] reads; [`room`] refuses what
+//!   does not fit, and [`sweep`] forgets what nobody needs. [`listing`] is many short ones. [`record`] and
+//!   [`bytes`] are what is stored.
 //! - [`client`]: a client as others see it, and [`message`] what it is told. [`lives`] asks whether one
 //!   lives, [`watch`] waits for its end, and [`life`] is what ends with it.
 //! - [`arrival`]: a request for a lock, and [`gaze`] whether to wait for it with open eyes.
@@ -27,6 +27,7 @@ use std::time::Duration;
 mod arrival;
 mod blocks;
 mod boot;
+mod bringing;
 mod bytes;
 mod checkup;
 mod client;
