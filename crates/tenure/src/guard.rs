@@ -206,8 +206,8 @@ impl Guard {
     /// Releases the lock, and tells whether it was held until now.
     ///
     /// # Errors
-    /// When the store could not be reached, or did not answer. The release then goes on in the
-    /// background.
+    /// When the store refused it, or could not be reached, for as long as the client's patience or the
+    /// lease lasts; or when it did not answer. The release then goes on in the background.
     ///
     /// # Cancel safety
     /// Dropped, the release goes on in the background.

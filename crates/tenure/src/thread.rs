@@ -1,4 +1,5 @@
-//! A thread with a small runtime of its own, and what keeps a panic from ending what runs there.
+//! Threads of their own: with a small runtime, or for a call that blocks; and what keeps a panic from
+//! ending what runs there.
 //!
 //! Code that is not ours runs on these threads, too: wakers of other executors, sinks of metrics and
 //! of events. Its panic must end neither a thread that renews leases nor a task that reads replies.
@@ -52,4 +53,17 @@ where
 #[expect(clippy::disallowed_methods, reason = "a task that panicked is not started again at once")]
 async fn rest() {
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+}
+
+/// Runs a call that may block on a new thread, for a caller on any executor. Dropped in between, the
+/// call goes on, and nothing is made of what it returns.
+#[cfg(feature = "local")]
+pub(crate) async fn compute<T: Send + 'static>(
+    name: &str,
+    call: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Arc<io::Error>> {
+    let (sender, result) = tokio::sync::oneshot::channel();
+    let thread = std::thread::Builder::new().name(name.into());
+    thread.spawn(move || drop(sender.send(call()))).map_err(Arc::new)?;
+    result.await.map_err(|_| Arc::new(io::Error::other("it panicked")))
 }

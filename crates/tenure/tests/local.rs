@@ -6,12 +6,14 @@
 #[path = "common/process.rs"]
 mod process;
 mod local {
+    mod access;
     mod crowd;
     mod disk;
     mod doctor;
     mod folder;
     mod kills;
     mod namespace;
+    mod opening;
     mod other;
     mod readers;
     mod removal;

@@ -45,7 +45,9 @@ fn a_store_without_a_server_is_tried() {
     let sentence = "a lock was acquired, renewed, waited for, shown and released";
     assert!(said.starts_with(&format!("fine     operations: {sentence}\n")), "{said}");
     let findings = findings(&place);
-    for topic in ["operations", "folder", "file system", "space", "store", "clients", "latency"] {
+    for topic in
+        ["operations", "folder", "file system", "space", "store", "records", "clients", "latency"]
+    {
         assert_eq!(severity(&findings, topic), "fine", "{findings}");
     }
     assert_eq!(place.json(&["ls", "--json"])["locks"], Value::Array(Vec::new()), "nothing is left");

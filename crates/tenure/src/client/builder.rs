@@ -6,9 +6,13 @@ use std::time::Duration;
 use super::{Client, Fallback, Tenure};
 use crate::core::lease::Lease;
 use crate::driver::{Driver, PATIENCE};
+#[cfg(feature = "local")]
+use crate::engine::LocalEngine;
 use crate::engine::{Engine, MemoryEngine};
 use crate::error::{Error, Invalid};
 use crate::info::About;
+#[cfg(feature = "local")]
+use crate::thread;
 
 /// Makes a client with other defaults.
 ///
@@ -47,7 +51,8 @@ impl Builder {
         self
     }
 
-    /// How long an acquire endures trouble with the store before it reports it; 5 s if not set.
+    /// How long an acquire, or a release that is refused, endures trouble with the store before it
+    /// reports it; 5 s if not set.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -63,7 +68,10 @@ impl Builder {
         }
         #[cfg(feature = "local")]
         if url.starts_with("local:") {
-            return self.engine(crate::engine::LocalEngine::connect(url)?);
+            // It waits for others, so that it must not keep the caller's thread.
+            let url = url.to_owned();
+            let opening = thread::compute("tenure-open", move || LocalEngine::connect(&url));
+            return self.engine(opening.await.map_err(|source| Error::Thread { source })??);
         }
         #[cfg(feature = "redis")]
         return self.engine(crate::engine::RedisEngine::connect(url).await?);

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::Driver;
 use super::held::Held;
+use super::{AFTER_TROUBLE, Driver};
 use crate::clock;
+use crate::core::moment::Moment;
 use crate::engine::{Answer, Engine, ReleaseOutcome, ReleaseRequest};
 use crate::error::{Error, Trouble};
 use crate::sync::lock;
@@ -30,7 +31,9 @@ impl Driver {
             return Ok(Released::Now);
         };
         let was_lost = departure.was_lost;
-        let result = departure.await;
+        // Later than its deadline, a hold that has ended would look as if it had been lost before.
+        let until = (clock::now() + self.patience).min(held.deadline());
+        let result = departure.endure(until).await;
         match result {
             _ if was_lost => Ok(Released::AlreadyLost),
             Ok(ReleaseOutcome::Released { .. }) => Ok(Released::Now),
@@ -43,8 +46,13 @@ impl Driver {
     pub(crate) async fn give_back(self: &Arc<Self>, held: &Arc<Held>, keep: u32) {
         let request = ReleaseRequest { keep, ..ReleaseRequest::new(held.name.clone(), held.entry) };
         let answer = self.engine.release(request.clone());
-        let departure =
-            Departure { driver: self.clone(), request, was_lost: false, answer: Some(answer) };
+        let departure = Departure {
+            driver: self.clone(),
+            request,
+            was_lost: false,
+            until: over(held),
+            answer: Some(answer),
+        };
         // Failed, it goes on by itself.
         let _ = departure.await;
     }
@@ -77,14 +85,19 @@ impl Driver {
         if is_asking && lock(&self.lines).stop_releasing(held.entry) {
             self.abandon(held.name.clone(), held.entry);
         }
-        Some(Departure { driver: self.clone(), request, was_lost, answer: Some(answer) })
+        let (driver, until) = (self.clone(), over(held));
+        Some(Departure { driver, request, was_lost, until, answer: Some(answer) })
     }
 
     /// Goes on releasing until it is done, or the lease has ended anyway.
-    fn keep_releasing(self: &Arc<Self>, request: ReleaseRequest, first: Answer<ReleaseOutcome>) {
+    fn keep_releasing(
+        self: &Arc<Self>,
+        request: ReleaseRequest,
+        first: Answer<ReleaseOutcome>,
+        until: Moment,
+    ) {
         let driver = self.clone();
         self.spawn(async move {
-            let until = clock::now() + crate::Lease::MAX.duration();
             let again = || driver.engine.release(request.clone());
             if let Err(trouble) = driver.persist(first, again, until).await {
                 telemetry::release_failed(&request.name, &trouble);
@@ -98,7 +111,27 @@ struct Departure {
     driver: Arc<Driver>,
     request: ReleaseRequest,
     was_lost: bool,
+    /// By then the lease has ended in the store.
+    until: Moment,
     answer: Option<Answer<ReleaseOutcome>>,
+}
+
+impl Departure {
+    /// Tries again while the store refuses, until this moment. Once unanswered it is not tried again
+    /// here: what a second attempt finds would say nothing of the first (I6).
+    async fn endure(mut self, until: Moment) -> Result<ReleaseOutcome, Trouble> {
+        let mut delays = AFTER_TROUBLE.delays(clock::now().as_micros());
+        loop {
+            let result = (&mut self).await;
+            let is_refused = matches!(&result, Err(trouble) if !trouble.is_unknown());
+            let next = clock::now() + delays.next();
+            if !is_refused || next >= until {
+                return result;
+            }
+            self.driver.alarm(next).await;
+            self.answer = Some(self.driver.engine.release(self.request.clone()));
+        }
+    }
 }
 
 impl Future for Departure {
@@ -128,6 +161,12 @@ impl Drop for Departure {
             Ok(Err(trouble)) => Answer::now(Err(trouble)),
             Err(later) => later,
         };
-        self.driver.keep_releasing(self.request.clone(), unfinished);
+        self.driver.keep_releasing(self.request.clone(), unfinished, self.until);
     }
+}
+
+/// When a hold that is let go of now has certainly ended by itself: a renewal that is still on its way
+/// may extend it once more.
+fn over(held: &Held) -> Moment {
+    clock::now() + held.lease.duration() * 2
 }

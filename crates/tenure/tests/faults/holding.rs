@@ -43,17 +43,51 @@ async fn a_holder_that_is_cut_off_is_told_in_time() {
 #[tokio::test]
 async fn a_release_whose_reply_is_lost_goes_on_in_the_background() {
     let (troubled, weather, calm) = pair();
-    for fault in [Fault::ReplyLost, Fault::RequestLost, Fault::Refused] {
+    for fault in [Fault::ReplyLost, Fault::RequestLost] {
         let guard = troubled.lock("x").acquire().await.unwrap();
         weather.once(Kind::Release, fault);
         let error = guard.release().await.unwrap_err();
-        let is_unknown = matches!(error, Error::Unknown { .. });
-        assert_eq!(is_unknown, fault != Fault::Refused, "{error:?}");
+        assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
         until_free(&calm, "x").await;
     }
     let guard = troubled.lock("x").acquire().await.unwrap();
     weather.once(Kind::Release, Fault::RequestLost);
     drop(guard);
+    until_free(&calm, "x").await;
+}
+
+/// I6: a refusal has done nothing, so it is tried again, and what is told in the end is the truth.
+#[tokio::test]
+async fn a_refused_release_is_tried_again() {
+    let (troubled, weather, calm) = pair();
+    let guard = troubled.lock("x").acquire().await.unwrap();
+    weather.once(Kind::Release, Fault::Refused);
+    assert_eq!(guard.release().await.unwrap(), Released::Now);
+    assert!(calm.lock("x").inspect().await.unwrap().is_free());
+}
+
+/// I6: refused until its lease has ended, the lock was held all the same while its holder used it: that
+/// it was not released is told, and not that it was lost.
+#[tokio::test]
+async fn a_release_that_is_refused_to_the_end_of_the_lease_is_no_loss() {
+    let (troubled, weather, calm) = pair();
+    let guard = troubled.lock("x").lease(ms(500)).acquire().await.unwrap();
+    weather.always(Kind::Release, Fault::Refused);
+    let error = guard.release().await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    weather.clear();
+    until_free(&calm, "x").await;
+}
+
+/// I8: a lock that the store never lets go of, as one whose record cannot be read, is not released for
+/// ever: the lease has ended long before.
+#[tokio::test]
+async fn a_release_in_the_background_ends_with_the_lease() {
+    let (troubled, weather, calm) = pair();
+    let guard = troubled.lock("x").lease(ms(300)).acquire().await.unwrap();
+    weather.always(Kind::Release, Fault::Refused);
+    drop(guard);
+    assert!(troubled.flush(LONG).await, "it goes on");
     until_free(&calm, "x").await;
 }
 

@@ -26,7 +26,10 @@ fn a_healthy_store_has_no_problems() {
     other.expect("holds");
     let findings = block_on(tenure.checkup()).unwrap();
     let topics: Vec<_> = findings.iter().map(|finding| finding.topic).collect();
-    assert_eq!(topics, ["folder", "file system", "space", "store", "clients", "latency"]);
+    assert_eq!(
+        topics,
+        ["folder", "file system", "space", "store", "records", "clients", "latency"]
+    );
     for finding in &findings {
         println!("{finding:?}");
         assert!(finding.severity < Severity::Problem, "{finding:?}");

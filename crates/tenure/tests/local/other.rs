@@ -8,7 +8,7 @@ use std::time::Duration;
 use tenure::Tenure;
 use tenure::blocking::block_on;
 
-use super::{disk, doctor, readers, stops};
+use super::{access, disk, doctor, opening, readers, stops};
 use crate::process::{Process, part, this_program};
 use crate::{LONG, connect, now};
 
@@ -44,11 +44,14 @@ fn the_other_process() {
         "linger" => linger(&connect(folder)),
         "count" => count(&connect(folder), folder),
         "hurry" => hurry(&connect(folder)),
+        "keep the turn" => opening::keep_the_turn(folder),
+        "open in vain" => opening::open_in_vain(folder),
         "list on and on" => readers::list_on_and_on(&connect(folder)),
         "open as the disk ends" => disk::open_as_the_disk_ends(folder),
         "fill the disk" => disk::fill_the_disk(folder),
         "open on a read-only disk" => disk::open_read_only(folder),
         "examine a full disk" => doctor::examine_a_full_disk(folder),
+        "change the root" => access::change_the_root(folder),
         "flood a socket" => stops::flood_a_socket(folder),
         other => panic!("{other} is no part"),
     }

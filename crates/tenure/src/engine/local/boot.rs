@@ -6,7 +6,6 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, flock};
 use rustix::param::page_size;
 
 use super::client;
@@ -21,18 +20,12 @@ const FILES: [&str; 2] = [DATA, "lock.mdb"];
 /// LMDB's pages are the machine's, but not larger than this.
 const MAX_PAGE: usize = 0x8000;
 
-/// Waits until nobody else begins. While the file that is returned is open, nobody does.
-pub(super) fn wait(folder: &Path) -> io::Result<File> {
+/// Removes what another boot has left. Only for the process that has the turn: no other then begins, and
+/// none is between making a client's file and locking it.
+pub(super) fn begin(folder: &Path) -> io::Result<()> {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
-    let file = options.open(folder.join("boot"))?;
-    flock(&file, FlockOperation::LockExclusive)?;
-    Ok(file)
-}
-
-/// Removes what another boot has left. Only for whoever waited, and has the turn: nobody then is
-/// between making a client's file and locking it.
-pub(super) fn begin(file: &mut File, folder: &Path) -> io::Result<()> {
+    let mut file = options.open(folder.join("boot"))?;
     let boot = fs::read_to_string(BOOT_ID)?;
     let mut known = String::new();
     let is_known = file.read_to_string(&mut known).is_ok() && known == boot;

@@ -11,12 +11,14 @@ use rustix::io::Errno;
 
 use super::client;
 use super::disk::{self, Disk};
+use super::listing;
 use super::step::{Step, Subject};
 use super::store::Store;
 use super::trouble;
 use super::turn::Patience;
 use crate::clock;
 use crate::core::name::LockName;
+use crate::engine::ListRequest;
 use crate::engine::checkup::{Finding, Severity};
 use crate::error::Trouble;
 
@@ -42,6 +44,7 @@ pub(super) fn checkup(store: &Store) -> Result<Vec<Finding>, Trouble> {
         disk(disk::kind_of(&statfs(folder).map_err(of_disk)?)),
         space(&statvfs(folder).map_err(of_disk)?),
         map(store)?,
+        records(store)?,
         clients(store)?,
         latency(store)?,
     ])
@@ -71,9 +74,9 @@ fn disk(disk: Disk) -> Finding {
         ),
         Disk::Made(kind) => Finding::bad(
             "file system",
-            Severity::Warning,
+            Severity::Problem,
             format!("{kind}: the program that makes it decides what maps and locks are worth"),
-            "use a folder on a disk of this machine, unless you know it to be as good",
+            "use a folder on a disk of this machine: new clients are refused here",
         ),
         Disk::Unknown(number) => Finding::bad(
             "file system",
@@ -118,6 +121,20 @@ fn map(store: &Store) -> Result<Finding, Trouble> {
         _ => return Ok(Finding::fine("store", found)),
     };
     Ok(Finding::bad("store", severity, found, advice))
+}
+
+/// Looks at every lock, in slices as a list does.
+fn records(store: &Store) -> Result<Finding, Trouble> {
+    let all = ListRequest { prefix: String::new(), limit: usize::MAX };
+    let locks = listing::list(store, all)?;
+    let unreadable: Vec<_> = locks.iter().filter_map(|lock| lock.trouble.as_ref()).collect();
+    let Some(first) = unreadable.first() else {
+        return Ok(Finding::fine("records", format!("all {} locks can be read", locks.len())));
+    };
+    let found = format!("{} of {} locks cannot be read: {first}", unreadable.len(), locks.len());
+    let advice = "nobody can take or release these; stop everyone who uses the folder, delete it, and \
+                  look for what else writes there";
+    Ok(Finding::bad("records", Severity::Problem, found, advice))
 }
 
 fn clients(store: &Store) -> Result<Finding, Trouble> {

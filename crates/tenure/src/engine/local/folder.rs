@@ -88,20 +88,50 @@ fn check(folder: &Path) -> Result<(), Error> {
     Err(Invalid::new(sentence).into())
 }
 
-/// A disk of several machines would let each of them have every lock.
 fn check_disk(folder: &Path) -> Result<(), Error> {
     let found = rustix::fs::statfs(folder);
     let found = found.map_err(|error| trouble(folder, "cannot be looked at", &error.into()))?;
-    let Disk::Shared(kind) = disk::kind_of(&found) else { return Ok(()) };
-    let sentence = format!(
-        "the folder `{}` lies on {kind}, where machines do not see each other's locks: name one on a \
-         disk of this machine, as in `local:///var/lib/app/locks`, or a server",
+    Ok(check_kind(folder, disk::kind_of(&found))?)
+}
+
+/// A disk of several machines would let each of them have every lock. So might one that a program
+/// makes: what lies behind it is not known, and two maps of one file need not show the same.
+fn check_kind(folder: &Path, disk: Disk) -> Result<(), Invalid> {
+    let (kind, why) = match disk {
+        Disk::Shared(kind) => (kind, "where machines do not see each other's locks"),
+        Disk::Made(kind) => (kind, "where it is not sure that processes see each other's locks"),
+        Disk::Local(_) | Disk::Unknown(_) => return Ok(()),
+    };
+    Err(Invalid::new(format!(
+        "the folder `{}` lies on {kind}, {why}: name one on a disk of this machine, as in \
+         `local:///var/lib/app/locks`, or a server",
         folder.display()
-    );
-    Err(Invalid::new(sentence).into())
+    )))
 }
 
 fn trouble(folder: &Path, what: &str, error: &std::io::Error) -> Error {
     let sentence = format!("the folder `{}` {what}: {error}", folder.display());
     Error::Connect { trouble: Trouble::refused(sentence) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// I1: what may not show everyone the same is refused, before anything is made there.
+    #[test]
+    fn a_disk_of_others_or_of_a_program_is_refused() {
+        let check = |disk| check_kind(Path::new("/x"), disk).map_err(|refused| refused.to_string());
+        let refused = check(Disk::Shared("NFS")).unwrap_err();
+        assert!(refused.contains("`/x` lies on NFS, where machines"), "{refused}");
+        for made in ["FUSE", "a folder of VirtualBox"] {
+            let refused = check(Disk::Made(made)).unwrap_err();
+            assert!(
+                refused.contains(&format!("`/x` lies on {made}, where it is not")),
+                "{refused}"
+            );
+        }
+        check(Disk::Local("ext")).unwrap();
+        check(Disk::Unknown(7)).unwrap();
+    }
 }

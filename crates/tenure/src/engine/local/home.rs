@@ -46,6 +46,8 @@ pub(super) struct Home {
     // Open, so that no others get their numbers.
     _clients: File,
     data: File,
+    /// What this process had as `/`.
+    root: Identity,
 }
 
 impl Home {
@@ -59,6 +61,7 @@ impl Home {
             data_identity: Identity::of(&data)?,
             _clients: clients_file,
             data,
+            root: Identity::at(Path::new("/"))?,
         })
     }
 
@@ -73,7 +76,7 @@ impl Home {
     }
 
     pub(super) fn ensure_there(&self) -> Result<(), Trouble> {
-        if self.is_there() { Ok(()) } else { Err(self.removed()) }
+        if self.is_there() { Ok(()) } else { Err(self.missing()) }
     }
 
     /// For whoever wants what is there now, while this one is still open.
@@ -85,11 +88,22 @@ impl Home {
         ))
     }
 
-    pub(super) fn removed(&self) -> Trouble {
-        Trouble::refused(format!(
-            "the folder `{}`, or what is in it, was removed or moved while in use, and others may \
-             hold the same locks in a new one: start again",
-            self.folder.display()
-        ))
+    /// Why this process does not find the folder any more, as far as it can know.
+    pub(super) fn missing(&self) -> Trouble {
+        let path = self.folder.display();
+        Trouble::refused(match Identity::at(&self.clients) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => format!(
+                "this process is not allowed to look into the folder `{path}` any more, as after it \
+                 gave up privileges: connect as the user that it is to be ({error})"
+            ),
+            _ if !self.root.is_at(Path::new("/")) => format!(
+                "this process does not see the folder `{path}` any more, because it has another root \
+                 directory since: connect after the chroot, to a folder that is in there"
+            ),
+            _ => format!(
+                "the folder `{path}`, or what is in it, was removed or moved while in use, and others \
+                 may hold the same locks in a new one: start again"
+            ),
+        })
     }
 }

@@ -9,9 +9,9 @@
 //!   [`map`] open LMDB's files.
 //! - [`registry`]: one [`store`] per folder and process.
 //! - [`turn`]: whose operation is next; [`vigil`] is one who waits for that.
-//! - [`step`]: one operation in one transaction; [`room`] refuses what does not fit, and [`sweep`]
-//!   forgets what nobody needs. [`listing`] is many short ones. [`record`] and [`bytes`] are what is
-//!   stored.
+//! - [`step`]: one operation in one transaction, on locks that [`bringing`] reads; [`room`] refuses what
+//!   does not fit, and [`sweep`] forgets what nobody needs. [`listing`] is many short ones. [`record`] and
+//!   [`bytes`] are what is stored.
 //! - [`client`]: a client as others see it, and [`message`] what it is told. [`lives`] asks whether one
 //!   lives, [`watch`] waits for its end, and [`life`] is what ends with it.
 //! - [`arrival`]: a request for a lock, and [`gaze`] whether to wait for it with open eyes.
@@ -27,6 +27,7 @@ use std::time::Duration;
 mod arrival;
 mod blocks;
 mod boot;
+mod bringing;
 mod bytes;
 mod checkup;
 mod client;
@@ -78,7 +79,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A client of a store that lies in a folder of this machine.
 ///
 /// The folder belongs to one user, and is made if it is missing. It must not lie on a network
-/// file system. When the engine is dropped or its process ends, what it holds is free at once,
+/// file system, nor on one that a program makes (FUSE). When the engine is dropped or its process ends, what it holds is free at once,
 /// except what was detached.
 pub struct LocalEngine {
     // First, so that the client is gone before the store is closed.
@@ -90,11 +91,13 @@ pub struct LocalEngine {
 }
 
 impl LocalEngine {
-    /// Opens the store in this folder.
+    /// Opens the store in this folder. It waits for the operations of others: for a second at most if
+    /// nothing changes there meanwhile, and for ten if others get on.
     ///
     /// # Errors
     /// When the path is not absolute, the folder cannot be made, is no folder, belongs to another
-    /// user or is open to others, or its files cannot be used.
+    /// user or is open to others, its files cannot be used, or there is no turn in time. The error then
+    /// names the process that has it.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
         Self::open_sized(folder.as_ref(), map::BYTES)
     }
@@ -123,7 +126,7 @@ impl LocalEngine {
     /// must learn that another store may grant the same.
     fn ensure_there(&self) -> Result<(), Trouble> {
         let is_there = self.presence.is_there() && self.store.home.has_data();
-        if is_there { Ok(()) } else { Err(self.store.home.removed()) }
+        if is_there { Ok(()) } else { Err(self.store.home.missing()) }
     }
 
     /// The same for an acquire, which is to be quick: a removal is seen by a call that needs no

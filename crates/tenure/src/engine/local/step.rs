@@ -6,8 +6,8 @@ use std::ops::Bound;
 use heed::types::Bytes;
 use heed::{RoPrefix, RwTxn};
 
-use super::life::{self, Waiters};
-use super::listing::{self, Progress};
+use super::life;
+use super::listing::Progress;
 use super::record::{self, Meta};
 use super::store::Store;
 use super::trouble;
@@ -21,14 +21,11 @@ use crate::error::Trouble;
 
 /// What keys begin with.
 pub(super) const LOCK: u8 = b'l';
-const FORCED: u8 = b'x';
+pub(super) const FORCED: u8 = b'x';
 const META: &[u8] = b"m";
 
 /// How many forced releases are remembered, as in the table.
 const FORCED_KEPT: usize = 1000;
-
-/// How many keys a list reads at a time.
-const KEYS: usize = 64;
 
 /// Which locks an operation is about.
 pub(super) enum Subject<'a> {
@@ -56,7 +53,7 @@ pub(super) struct Step<'s> {
     /// Locks in the table, with the bytes they were read from.
     pub(super) brought: Vec<(LockName, Option<Vec<u8>>)>,
     /// Locks that could not be brought, because their records cannot be read. They stay as they are.
-    unreadable: Vec<(LockName, Trouble)>,
+    pub(super) unreadable: Vec<(LockName, Trouble)>,
     /// Clients that were asked for, and whether they are gone.
     asked: Vec<(Route, bool)>,
     // Last, so that the transaction has ended when the turn does.
@@ -110,112 +107,6 @@ impl<'s> Step<'s> {
         let unreadable = std::mem::take(&mut self.unreadable);
         self.commit()?;
         Ok(Done { outcome, effects, unreadable })
-    }
-
-    fn bring(
-        &mut self,
-        subject: &mut Subject<'_>,
-        table: &mut Table,
-        now: Now,
-    ) -> Result<(), Trouble> {
-        match subject {
-            Subject::Lock(name) => {
-                self.bring_lock(name, Waiters::First, table, now)?;
-                self.ensure_readable()
-            }
-            Subject::Locks(names) => {
-                names.iter().try_for_each(|name| self.bring_lock(name, Waiters::First, table, now))
-            }
-            Subject::Inspected(name) => {
-                self.bring_lock(name, Waiters::All, table, now)?;
-                self.ensure_readable()?;
-                self.bring_forced(name, table)
-            }
-            Subject::Below(progress) => self.bring_below(progress, table, now),
-        }
-    }
-
-    /// Brings the record of a forced release. One that cannot be read is noted, because the lock
-    /// itself can be.
-    fn bring_forced(&mut self, name: &LockName, table: &mut Table) -> Result<(), Trouble> {
-        let forced = self.get(&key(FORCED, name.as_str()))?;
-        match forced.map(|bytes| record::decode_forced(&bytes)) {
-            Some(Ok(forced)) => table.put_forced(forced),
-            Some(Err(why)) => {
-                let what = format!("the forced release of `{name}`");
-                let trouble = trouble::of_record(self.store.folder(), &what, why);
-                self.unreadable.push((name.clone(), trouble));
-            }
-            None => {}
-        }
-        Ok(())
-    }
-
-    /// Brings the locks of one slice, and notes how far that is. What lies behind the last one that is
-    /// wanted is not looked at.
-    fn bring_below(
-        &mut self,
-        progress: &mut Progress,
-        table: &mut Table,
-        now: Now,
-    ) -> Result<(), Trouble> {
-        let (prefix, mut needed) = (key(LOCK, &progress.prefix), 0);
-        let end = clock::now() + listing::SLICE;
-        loop {
-            let keys = self.keys(&prefix, &progress.after, KEYS)?;
-            progress.is_over = keys.is_empty();
-            if progress.is_over {
-                return Ok(());
-            }
-            for key in keys {
-                // Nobody can ask for a lock whose name is none.
-                if let Some(name) = name_of(&key) {
-                    self.bring_lock(&name, Waiters::First, table, now)?;
-                    // One that cannot be read is shown, too.
-                    let lock = table.lock_mut(&name);
-                    let is_shown = lock.is_none_or(|lock| life::is_needed(lock, now.clock));
-                    needed += usize::from(is_shown);
-                }
-                progress.after = key;
-                progress.is_over = needed == progress.most;
-                if progress.is_over || clock::now() >= end {
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    /// Refuses an operation on a lock that cannot be read.
-    fn ensure_readable(&mut self) -> Result<(), Trouble> {
-        self.unreadable.pop().map_or(Ok(()), |(_, trouble)| Err(trouble))
-    }
-
-    /// Brings a lock as it is now: without those whose client is gone. One that cannot be read is
-    /// noted.
-    fn bring_lock(
-        &mut self,
-        name: &LockName,
-        waiters: Waiters,
-        table: &mut Table,
-        now: Now,
-    ) -> Result<(), Trouble> {
-        if table.lock_mut(name).is_some() {
-            return Ok(());
-        }
-        let bytes = self.get(&key(LOCK, name.as_str()))?;
-        if let Some(bytes) = &bytes {
-            let mut lock = match self.decode(name, bytes) {
-                Ok(lock) => lock,
-                Err(trouble) => {
-                    self.unreadable.push((name.clone(), trouble));
-                    return Ok(());
-                }
-            };
-            life::end_the_gone(&mut lock, now.clock, waiters, |route| self.saw_end_of(route));
-            table.put(name.clone(), lock);
-        }
-        self.brought.push((name.clone(), bytes));
-        Ok(())
     }
 
     /// Writes what has changed. True if there is a lock now that was none before.

@@ -1,6 +1,8 @@
 //! The store of one folder, as this process has it open.
 
 use std::collections::{HashMap, VecDeque};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -10,7 +12,7 @@ use heed::Env;
 use super::blocks;
 use super::boot;
 use super::client::{self, Ear, Presence};
-use super::folder::CLIENTS;
+use super::folder::{CLIENTS, DATA};
 use super::home::Home;
 use super::life::{MAX_CLIENT, client_of};
 use super::lives::Lives;
@@ -46,15 +48,15 @@ impl Store {
     pub(super) fn open(process: u32, folder: &Path, bytes: usize) -> Result<Self, Trouble> {
         let of_files = |error| trouble::of_files(folder, &error);
         let turns = Turns::open(folder).map_err(of_files)?;
-        // In this order: whoever waits to begin must not have the turn.
-        let mut beginning = boot::wait(folder).map_err(of_files)?;
-        let turn = turns.take(Patience::Long, || 0)?;
-        boot::begin(&mut beginning, folder).map_err(of_files)?;
+        // Before the map is open, changes are seen by the time of the last write to its file.
+        let data = folder.join(DATA);
+        let turn = turns.take(Patience::Opening, || written_at(&data))?;
+        boot::begin(folder).map_err(of_files)?;
         blocks::reserve(&folder.join("lock.mdb")).map_err(of_files)?;
         let (env, records) =
             map::open(folder, bytes).map_err(|error| trouble::of_map(folder, &error))?;
         let home = Home::open(folder).map_err(of_files)?;
-        drop((turn, beginning));
+        drop(turn);
         let sender = UnixDatagram::unbound().and_then(|sender| {
             sender.set_nonblocking(true)?;
             Ok(sender)
@@ -103,7 +105,7 @@ impl Store {
 
     /// A new client of this store.
     pub(super) fn join(&self) -> Result<Presence, Trouble> {
-        let mut step = Step::begin(self, Patience::Long)?;
+        let mut step = Step::begin(self, Patience::Opening)?;
         let mut meta = step.read_meta()?;
         let of_files = |error| trouble::of_files(&self.folder, &error);
         client::remove_stale(&self.clients).map_err(of_files)?;
@@ -198,4 +200,12 @@ impl Store {
             None => client::send(&self.sender, &self.clients, route, wakeup),
         }
     }
+}
+
+/// When a file was last written, as a number that is another one after the next time.
+fn written_at(file: &Path) -> usize {
+    let found = fs::metadata(file);
+    found.map_or(0, |it| {
+        (it.mtime() as usize).wrapping_mul(1_000_000_000) + it.mtime_nsec() as usize
+    })
 }

@@ -36,6 +36,9 @@ const MOMENT: Duration = Duration::from_micros(30);
 /// No turn at all within this time is refused, whatever others do meanwhile.
 pub(super) const LONGEST: Duration = Duration::from_secs(1);
 
+/// The same for a process that begins: many may begin at once, and each needs a millisecond or more.
+const LONGEST_OPENING: Duration = Duration::from_secs(10);
+
 /// Whoever finds that nothing has changed since another was refused gives up after this time: that
 /// other one has waited for all.
 const KNOWN: Duration = Duration::from_micros(300);
@@ -47,13 +50,23 @@ pub(super) enum Patience {
     Short,
     /// For what somebody asked for once.
     Long,
+    /// For a new client. Where nothing changes it waits no longer than others.
+    Opening,
 }
 
 impl Patience {
     const fn time(self) -> Duration {
         match self {
             Self::Short => Duration::from_millis(50),
-            Self::Long => LONGEST,
+            Self::Long | Self::Opening => LONGEST,
+        }
+    }
+
+    /// How long to wait while others get on.
+    const fn longest(self) -> Duration {
+        match self {
+            Self::Short | Self::Long => LONGEST,
+            Self::Opening => LONGEST_OPENING,
         }
     }
 }
@@ -104,6 +117,7 @@ impl Turns {
         // Both only grow, so that their sum tells all.
         let last_change = || last_change().wrapping_add(self.count() as usize);
         let mut vigil = Vigil::begin(clock::now(), last_change());
+        let longest = patience.longest();
         let is_known = patience == Patience::Short && self.is_known(&vigil);
         let patience = if is_known { KNOWN } else { patience.time() };
         loop {
@@ -119,7 +133,7 @@ impl Turns {
                 return Err(self.stuck(vigil.still()));
             }
             match vigil.waited() {
-                waited if waited >= LONGEST => return Err(trouble::of_crowd(&self.path, waited)),
+                waited if waited >= longest => return Err(trouble::of_crowd(&self.path, waited)),
                 waited if waited >= MOMENT => vigil.nap(),
                 _ => std::hint::spin_loop(),
             }

@@ -17,7 +17,9 @@ use crate::engine::local::record;
 use crate::engine::local::step::{Step, key};
 use crate::engine::local::turn::Patience;
 use crate::engine::local::{LocalEngine, life};
-use crate::engine::{AcquireRequest, ForceRequest, ListRequest, Queueing, ReleaseRequest, Renewal};
+use crate::engine::{
+    AcquireRequest, Engine, ForceRequest, ListRequest, Queueing, ReleaseRequest, Renewal, Severity,
+};
 use crate::info::About;
 use crate::owner::Entry;
 use crate::{Error, Tenure};
@@ -85,6 +87,21 @@ fn a_list_names_what_cannot_be_read_and_shows_the_rest() {
     assert_eq!((&infos[0].trouble, &infos[2].trouble), (&None, &None));
     let trouble = infos[1].trouble.as_ref().unwrap();
     assert!(trouble.contains("the record of `b`"), "{trouble}");
+}
+
+/// The doctor is not content with it.
+#[test]
+fn a_checkup_finds_what_cannot_be_read() {
+    let (_folder, engine, other) = engines();
+    let records = || {
+        let findings = block_on(engine.checkup()).unwrap();
+        findings.into_iter().find(|it| it.topic == "records").unwrap()
+    };
+    assert_eq!(records().severity, Severity::Fine);
+    spoil(&other, b'l', "b");
+    let found = records();
+    assert_eq!(found.severity, Severity::Problem);
+    assert!(found.found.contains("the record of `b`"), "{found:?}");
 }
 
 /// The record of a forced release is not the lock itself.
