@@ -6,6 +6,7 @@ use std::ops::Bound;
 use heed::types::Bytes;
 use heed::{RoPrefix, RwTxn};
 
+use super::client;
 use super::life::{self, Waiters};
 use super::record::{self, Meta};
 use super::store::Store;
@@ -149,7 +150,7 @@ impl<'s> Step<'s> {
         let bytes = self.get(&key(LOCK, name.as_str()))?;
         if let Some(bytes) = &bytes {
             let mut lock = self.decode(name, bytes)?;
-            life::end_the_gone(&mut lock, now.clock, waiters, |route| self.saw_end_of(route));
+            self.settle_lives(&mut lock, now, waiters);
             table.put(name.clone(), lock);
         }
         self.brought.push((name.clone(), bytes));
@@ -189,6 +190,14 @@ impl<'s> Step<'s> {
             self.delete(&oldest)?;
         }
         Ok(())
+    }
+
+    /// Brings a lock to what its clients are now.
+    pub(super) fn settle_lives(&mut self, lock: &mut LockState, now: Now, waiters: Waiters) {
+        life::end_the_gone(lock, now.clock, waiters, |route| self.saw_end_of(route));
+        life::prolong_the_inherited(lock, now.clock, |route| {
+            !self.saw_end_of(route) && client::is_inherited(&self.store.clients, route)
+        });
     }
 
     /// Whether a client is gone, which is asked for once in a step: what is gone stays so.
