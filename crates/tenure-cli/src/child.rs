@@ -1,171 +1,244 @@
-//! The command that runs: in a process group of its own, so that all of it can be ended, and with
-//! the terminal when it needs it, so that it can be worked with.
+//! The command that runs: in a process group of its own, so that all of it can be ended, with a guardian
+//! that outlives us, and with the terminal when it needs it, so that it can be worked with.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
-use std::sync::mpsc as plain_mpsc;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, mpsc as plain_mpsc};
+use std::thread::Builder;
+use std::time::Duration;
 
-use rustix::io::retry_on_intr;
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, kill_process,
-    kill_process_group, waitid, waitpid,
-};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::sync::mpsc;
 
-use crate::{family, terminal};
+use crate::changes::{Change, Ending, follow};
+use crate::family::{self, Family};
+use crate::link::{Heard, Link, Order, Word};
+use crate::processes::Process;
+use crate::voice::say;
+use crate::{guardian, program, terminal};
+
+/// How long a guardian takes to be there at most.
+const BIRTH: Duration = Duration::from_secs(10);
 
 /// A command that was started.
 pub(crate) struct Child {
-    pub(crate) group: Pid,
+    pub(crate) family: Family,
+    guardian: Option<Guardian>,
     changes: mpsc::UnboundedReceiver<Change>,
     /// It was told to stop at the terminal, and did not so far.
     is_to_stop: bool,
-    /// It has ended, and was waited for: its number may be another's by now.
-    is_buried: bool,
+    has_ended: bool,
 }
 
-/// What has become of it.
-pub(crate) enum Change {
-    Stopped(Option<Signal>),
-    Ended(Ending),
-}
-
-/// How it ended.
-#[derive(Clone, Copy)]
-pub(crate) struct Ending {
-    /// Its status, or 128 and the signal that ended it, as a shell has it.
-    pub(crate) status: u8,
-    pub(crate) signal: Option<Signal>,
+/// The process that outlives us.
+struct Guardian {
+    pid: Pid,
+    link: Arc<Link>,
+    /// To the thread that follows it: the command, which is ours to follow if the guardian is killed.
+    command: plain_mpsc::Sender<Pid>,
 }
 
 impl Child {
-    pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
-        let (tell, changes) = mpsc::unbounded_channel();
-        let (know, known) = plain_mpsc::channel();
-        // Before the command: once that runs, nothing may fail.
-        std::thread::Builder::new().name("tenure-child".into()).spawn(move || {
-            known.recv().into_iter().for_each(|group| follow(group, &tell));
-        })?;
+    /// Starts a command with these variables.
+    pub(crate) fn start(order: &Order, variables: &[(String, String)]) -> io::Result<Self> {
+        let strangers = family::children();
         family::adopt_orphans();
-        let child = command.process_group(0).spawn()?;
-        let group = Pid::from_child(&child);
-        let _ = know.send(group);
-        Ok(Self { group, changes, is_to_stop: false, is_buried: false })
+        let (tell, changes) = mpsc::unbounded_channel();
+        let guardian = Guardian::call(variables, tell.clone()).inspect_err(|error| {
+            say(format_args!(
+                "the command has no guardian ({error}): if `tenure` is killed, it may outlive its lock"
+            ));
+        });
+        let guardian = guardian.ok();
+        let command = match &guardian {
+            Some(guardian) => guardian.start(order, tell).inspect_err(|_| {
+                // Killed before it could tell, it may have started the command.
+                Family::of(guardian.pid, Some(guardian.pid), strangers.clone()).kill();
+            })?,
+            None => start_alone(order, variables, tell)?,
+        };
+        let family = Family::of(command, guardian.as_ref().map(|it| it.pid), strangers);
+        Ok(Self { family, guardian, changes, is_to_stop: false, has_ended: false })
+    }
+
+    /// What the guardian is told, if there is one.
+    pub(crate) fn link(&self) -> Option<Arc<Link>> {
+        self.guardian.as_ref().map(|guardian| guardian.link.clone())
+    }
+
+    /// Those whose end is told here.
+    pub(crate) fn own(&self) -> Vec<Pid> {
+        let guardian = self.guardian.as_ref().map(|guardian| guardian.pid);
+        guardian.into_iter().chain([self.family.group]).collect()
     }
 
     /// Passes a signal on. One that is stopped could not end if it is asked to.
     pub(crate) fn pass_on(&mut self, signal: Signal) {
         self.is_to_stop |= signal == Signal::TSTP;
-        self.signal(signal);
+        self.family.signal(signal);
         if matches!(signal, Signal::INT | Signal::TERM | Signal::HUP | Signal::QUIT) {
-            self.signal(Signal::CONT);
+            self.family.signal(Signal::CONT);
         }
-    }
-
-    /// Sends a signal to the command, and to what it has started in its process group.
-    pub(crate) fn signal(&self, signal: Signal) {
-        if self.is_buried {
-            let group = Some(self.group);
-            return send(signal, family::living().into_iter().filter(|one| one.group == group));
-        }
-        // Gone already is as good.
-        let _ = kill_process_group(self.group, signal);
     }
 
     /// It was stopped because it wanted the terminal, and has it now. Continuing it undoes the ^Z that
     /// came while it was stopped; so that comes once more.
     pub(crate) fn go_on_with_terminal(&mut self) {
-        self.signal(Signal::CONT);
+        self.family.signal(Signal::CONT);
         if std::mem::take(&mut self.is_to_stop) {
-            self.signal(Signal::TSTP);
+            self.family.signal(Signal::TSTP);
         }
     }
 
-    /// Sends a signal to all that it has started, wherever that has gone.
-    pub(crate) fn signal_all(&self, signal: Signal) {
-        self.signal(signal);
-        send(signal, self.strays().into_iter());
-    }
-
     /// Stops all of it. Those who were not stopped before, besides its group.
-    pub(crate) fn halt(&self) -> Vec<Pid> {
-        self.signal(Signal::STOP);
-        let strays = self.strays().into_iter().filter(|one| !one.is_stopped);
-        let is_halted = |pid: &Pid| kill_process(*pid, Signal::STOP).is_ok();
-        strays.map(|one| one.pid).filter(is_halted).collect()
+    pub(crate) fn halt(&self) -> Vec<Process> {
+        self.family.signal(Signal::STOP);
+        let strays = self.family.strays().into_iter().filter(|one| !one.is_stopped);
+        strays.filter(|one| one.send(Signal::STOP).is_ok()).collect()
     }
 
     /// Whether it is stopped now.
     pub(crate) fn is_stopped(&self) -> bool {
-        family::living().iter().any(|one| one.pid == self.group && one.is_stopped)
+        self.family.living().iter().any(|one| one.pid == self.family.group && one.is_stopped)
     }
 
     /// Continues what was stopped.
-    pub(crate) fn go_on(&mut self, halted: &[Pid]) {
+    pub(crate) fn go_on(&mut self, halted: &[Process]) {
         self.is_to_stop = false;
-        self.signal(Signal::CONT);
-        for pid in halted {
-            let _ = kill_process(*pid, Signal::CONT);
+        self.family.signal(Signal::CONT);
+        for one in halted {
+            let _ = one.send(Signal::CONT);
         }
-    }
-
-    /// What it has started outside its process group.
-    fn strays(&self) -> Vec<family::Relative> {
-        let living = family::living().into_iter();
-        living.filter(|one| one.group != Some(self.group)).collect()
     }
 
     /// What becomes of it next. Dropped in between, nothing is lost.
     pub(crate) async fn next(&mut self) -> Change {
-        let unknown = Ending { status: u8::MAX, signal: None };
-        self.changes.recv().await.unwrap_or(Change::Ended(unknown))
+        self.changes.recv().await.unwrap_or(Change::Ended(Ending::UNKNOWN))
     }
 
-    pub(crate) fn is_buried(&self) -> bool {
-        self.is_buried
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended
     }
 
     /// It has ended: the terminal comes back, with what was typed there.
-    pub(crate) fn bury(&mut self, ending: Ending) {
-        self.is_buried = true;
-        let had_terminal = terminal::take(self.group);
-        let _ = waitpid(Some(self.group), WaitOptions::empty());
+    pub(crate) fn conclude(&mut self, ending: Ending) {
+        self.has_ended = true;
+        let had_terminal = terminal::take(self.family.group);
         if let (true, Some(signal @ (Signal::INT | Signal::QUIT))) = (had_terminal, ending.signal) {
             terminal::tell_job(signal);
         }
     }
 }
 
-fn send(signal: Signal, to: impl Iterator<Item = family::Relative>) {
-    for one in to {
-        let _ = kill_process(one.pid, signal);
+impl Drop for Guardian {
+    /// Nothing is left for it to do. It goes first, so that nothing of ours is open when we have ended.
+    fn drop(&mut self) {
+        self.link.say(Word::Farewell);
+        let _ = waitpid(Some(self.pid), WaitOptions::empty());
     }
 }
 
-/// Tells what becomes of the command, until it has ended. It is left to be waited for, so that its
-/// group is there.
-fn follow(group: Pid, tell: &mpsc::UnboundedSender<Change>) {
-    let look = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
-    while let Ok(Some(seen)) = retry_on_intr(|| waitid(WaitId::Pid(group), look)) {
-        if !seen.stopped() {
-            let _ = tell.send(Change::Ended(ending(&seen)));
-            return;
+impl Guardian {
+    /// Starts one: this program, under another name. It is ready for an order.
+    fn call(
+        variables: &[(String, String)],
+        tell: mpsc::UnboundedSender<Change>,
+    ) -> io::Result<Self> {
+        let (link, theirs) = Link::pair()?;
+        let (command, known) = plain_mpsc::channel();
+        let (born, birth) = plain_mpsc::channel();
+        // Before any process: once one is there, nothing may fail.
+        Builder::new().name("tenure-child".into()).spawn(move || {
+            birth.into_iter().for_each(|guardian| {
+                follow(guardian, |change| keep_going(guardian, change));
+                // Killed, it has left the command to us.
+                known.iter().for_each(|command| follow_for(command, &tell));
+            });
+        })?;
+        let mut program = Command::new("/proc/self/exe");
+        program.arg0(guardian::NAME).envs(variables.iter().map(|(name, value)| (name, value)));
+        program.stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        let pid = Pid::from_child(&program.spawn()?);
+        // Closed here, so that its end is heard.
+        drop(program);
+        let _ = born.send(pid);
+        let guardian = Self { pid, link: Arc::new(link), command };
+        match guardian.link.hear(Some(BIRTH)) {
+            Heard::Word(Word::Ready) => Ok(guardian),
+            _ => {
+                let _ = kill_process(pid, Signal::KILL);
+                Err(io::Error::other("it did not begin"))
+            }
         }
-        // That it was stopped has been seen.
-        let _ = waitid(WaitId::Pid(group), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
-        let signal = seen.stopping_signal().and_then(Signal::from_named_raw);
-        if tell.send(Change::Stopped(signal)).is_err() {
-            return;
+    }
+
+    /// Lets it start the command, and tell what becomes of that.
+    fn start(&self, order: &Order, tell: mpsc::UnboundedSender<Change>) -> io::Result<Pid> {
+        let (first, started) = plain_mpsc::channel();
+        let link = self.link.clone();
+        Builder::new().name("tenure-link".into()).spawn(move || {
+            while let Heard::Word(word) = link.hear(None) {
+                match change(word) {
+                    Some(change) => pass(change, &tell),
+                    None => drop(first.send(word)),
+                }
+            }
+        })?;
+        let (input, output, errors) = (io::stdin(), io::stdout(), io::stderr());
+        self.link.order(order, [input.as_fd(), output.as_fd(), errors.as_fd()])?;
+        match started.recv() {
+            Ok(Word::Started(number)) => {
+                let command = Pid::from_raw(number).ok_or(io::ErrorKind::InvalidData)?;
+                let _ = self.command.send(command);
+                Ok(command)
+            }
+            Ok(Word::Failed(number)) => Err(io::Error::from_raw_os_error(number)),
+            _ => Err(io::Error::other("its guardian was killed before it could tell")),
         }
     }
 }
 
-fn ending(status: &WaitIdStatus) -> Ending {
-    let signal = status.terminating_signal();
-    let number = status.exit_status().or(signal.map(|signal| 128 + signal));
-    Ending {
-        status: number.and_then(|number| u8::try_from(number).ok()).unwrap_or(u8::MAX),
-        signal: signal.and_then(Signal::from_named_raw),
+/// A guardian that is stopped could not see our end.
+fn keep_going(guardian: Pid, change: Change) {
+    if let Change::Stopped(_) = change {
+        let _ = kill_process(guardian, Signal::CONT);
     }
+}
+
+/// What a guardian tells of the command.
+fn change(word: Word) -> Option<Change> {
+    Some(match word {
+        Word::Stopped(signal) => Change::Stopped(Signal::from_named_raw(signal)),
+        Word::Ended { status, signal } => {
+            Change::Ended(Ending { status, signal: Signal::from_named_raw(signal.into()) })
+        }
+        Word::Overdue => Change::Overdue,
+        _ => return None,
+    })
+}
+
+fn follow_for(command: Pid, tell: &mpsc::UnboundedSender<Change>) {
+    follow(command, |change| pass(change, tell));
+}
+
+fn pass(change: Change, tell: &mpsc::UnboundedSender<Change>) {
+    // Without a listener, all is over.
+    let _ = tell.send(change);
+}
+
+fn start_alone(
+    order: &Order,
+    variables: &[(String, String)],
+    tell: mpsc::UnboundedSender<Change>,
+) -> io::Result<Pid> {
+    let (know, known) = plain_mpsc::channel();
+    // Before the command: once that runs, nothing may fail.
+    Builder::new().name("tenure-child".into()).spawn(move || {
+        known.into_iter().for_each(|command| follow_for(command, &tell));
+    })?;
+    let command = Pid::from_child(&program::start(&order.command, variables)?);
+    let _ = know.send(command);
+    Ok(command)
 }

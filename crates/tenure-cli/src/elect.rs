@@ -35,8 +35,8 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn elect(arguments: Arguments) -> ExitCode {
     let campaign = async |tenure: &Tenure| campaign(tenure, &arguments).await;
-    let lead = async |_: &Tenure, leadership, signals: &mut Signals| {
-        lead(leadership, &arguments, signals).await
+    let lead = async |tenure: &Tenure, leadership, signals: &mut Signals| {
+        lead(tenure, leadership, &arguments, signals).await
     };
     arguments.session.conduct(campaign, lead).await
 }
@@ -61,11 +61,17 @@ async fn campaign(tenure: &Tenure, arguments: &Arguments) -> Result<Leadership, 
     Ok(leadership)
 }
 
-async fn lead(leadership: Leadership, arguments: &Arguments, signals: &mut Signals) -> End {
+async fn lead(
+    tenure: &Tenure,
+    leadership: Leadership,
+    arguments: &Arguments,
+    signals: &mut Signals,
+) -> End {
     // What is left of the lease from the renew deadline on is for the command to end in.
     let grace = leadership.reserve();
     let url = arguments.session.store.for_child();
-    let job = Job { command: &arguments.session.command, url, on_lost: OnLost::Kill, grace };
+    let command = &arguments.session.command;
+    let job = Job { tenure, command, url, on_lost: OnLost::Kill, grace };
     let outcome = job.run(leadership.guard(), signals).await;
     let name = leadership.guard().name().clone();
     if matches!(outcome, Outcome::Ended(_)) {

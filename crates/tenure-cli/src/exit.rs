@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, getpid};
 use signal_hook::low_level::emulate_default_handler;
 use tenure::Error;
 
@@ -17,6 +17,8 @@ pub(crate) enum Exit {
     Usage = 64,
     /// The store cannot be reached.
     Unavailable = 69,
+    /// The operating system refuses what this process needs for itself.
+    System = 71,
     /// The data cannot be written.
     CannotWrite = 74,
     /// The lock was not acquired.
@@ -55,10 +57,13 @@ impl Exit {
 }
 
 /// Ends as the signal of ^C ends a program, and not with a status: a shell goes on with the next command
-/// of a script if this one seems to have handled it. If that fails, the status says as much.
+/// of a script if this one seems to have handled it. The first process of a PID namespace, as in a
+/// container, is not ended by its own signals: there the status says as much.
 pub(crate) fn interrupted() -> ExitCode {
     voice::finish();
-    let _ = emulate_default_handler(Signal::INT.as_raw());
+    if getpid() != Pid::INIT {
+        let _ = emulate_default_handler(Signal::INT.as_raw());
+    }
     ExitCode::from(128 + Signal::INT.as_raw() as u8)
 }
 

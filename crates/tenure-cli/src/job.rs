@@ -2,15 +2,16 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
-use rustix::io::Errno;
-use tenure::{Error, Guard, LockName, Released};
+use tenure::{Error, Guard, LockName, Released, Tenure};
 
-use crate::child::{Child, Ending};
+use crate::changes::Ending;
+use crate::child::Child;
 use crate::exit::Exit;
+use crate::link::{Bequest, Order};
 use crate::session::End;
 use crate::signals::Signals;
 use crate::store;
@@ -29,6 +30,7 @@ pub(crate) enum OnLost {
 
 /// A command, and how it is to end.
 pub(crate) struct Job<'a> {
+    pub(crate) tenure: &'a Tenure,
     pub(crate) command: &'a [OsString],
     /// Where it finds the store, if somebody has named one.
     pub(crate) url: Option<String>,
@@ -76,36 +78,39 @@ const RELEASE_TIME: Duration = Duration::from_secs(5);
 impl Job<'_> {
     /// Runs it under a lock.
     pub(crate) async fn run(&self, guard: &Guard, signals: &mut Signals) -> Outcome {
-        match self.start(guard) {
+        // Killed, we leave the lock to the command, if the store lets us.
+        let is_left = match self.tenure.bequeath() {
+            Ok(is_left) => is_left,
+            Err(error) => return Outcome::NotStarted(Exit::told(&error)),
+        };
+        match Child::start(&self.order(is_left), &self.variables(guard)) {
             Ok(child) => self.supervise(guard, child, signals).await,
             Err(error) => Outcome::NotStarted(self.cannot_run(&error)),
         }
     }
 
-    fn start(&self, guard: &Guard) -> io::Result<Child> {
-        let (program, rest) = self.command.split_first().expect("clap requires a command");
-        let deadline = now() + guard.remaining();
-        let deadline = deadline.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis());
-        let mut command = Command::new(program);
-        command
-            .args(rest)
-            .env("TENURE_NAME", guard.name().as_str())
-            .env("TENURE_OWNER", guard.owner().to_string())
-            .env("TENURE_FENCE", guard.fence().to_string())
-            .env("TENURE_DEADLINE", deadline.to_string())
-            .envs(self.url.iter().map(|url| (store::VARIABLE, url)));
-        Child::start(&mut command).or_else(|error| match Errno::from_io_error(&error) {
-            // A script that does not say what runs it is run by the shell, as `env` and `flock` do it.
-            Some(Errno::NOEXEC) => Child::start(&mut self.by_shell(&command)),
-            _ => Err(error),
-        })
+    fn order(&self, is_left: bool) -> Order {
+        let is_timed = self.on_lost == OnLost::Kill;
+        let bequest = match is_left {
+            true => Bequest::Hold,
+            false if is_timed => Bequest::End,
+            false => Bequest::Leave,
+        };
+        Order { bequest, is_timed, grace: self.grace, command: self.command.to_vec() }
     }
 
-    fn by_shell(&self, command: &Command) -> Command {
-        let mut shell = Command::new("/bin/sh");
-        let set = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
-        shell.arg("--").args(self.command).envs(set);
-        shell
+    /// What the command finds in its environment.
+    fn variables(&self, guard: &Guard) -> Vec<(String, String)> {
+        let deadline = now() + guard.remaining();
+        let deadline = deadline.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis());
+        let url = self.url.iter().map(|url| (store::VARIABLE, url.clone()));
+        let of_lock = [
+            ("TENURE_NAME", guard.name().as_str().to_owned()),
+            ("TENURE_OWNER", guard.owner().to_string()),
+            ("TENURE_FENCE", guard.fence().to_string()),
+            ("TENURE_DEADLINE", deadline.to_string()),
+        ];
+        of_lock.into_iter().chain(url).map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     /// The end, after the lock has been released. If it was not held until then, the command's status

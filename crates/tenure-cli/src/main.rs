@@ -1,5 +1,6 @@
 //! The `tenure` command: any command under a lock, from the shell.
 
+mod changes;
 mod child;
 mod detached;
 mod doctor;
@@ -7,8 +8,13 @@ mod elect;
 mod exit;
 mod eyes;
 mod family;
+mod guardian;
 mod job;
+mod limits;
+mod link;
 mod paper;
+mod processes;
+mod program;
 mod run;
 mod session;
 mod signals;
@@ -53,7 +59,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let code = obey();
+    if std::env::args_os().next().is_some_and(|name| name == guardian::NAME) {
+        return guardian::main();
+    }
+    let code = limits::ensure().map_or_else(|code| code, |()| obey());
     voice::finish();
     code
 }
@@ -73,7 +82,7 @@ fn obey() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => return Exit::Unavailable.because(&error),
+        Err(error) => return Exit::System.because(&error),
     };
     let ended = match arguments.command {
         Command::Run(arguments) => Err(runtime.block_on(run::run(arguments))),
@@ -149,6 +158,7 @@ mod tests {
         for exit in [
             Exit::Usage,
             Exit::Unavailable,
+            Exit::System,
             Exit::CannotWrite,
             Exit::NotAcquired,
             Exit::Lost,

@@ -18,7 +18,9 @@ use crate::wish::Wish;
 ///
 /// The exit status is the command's own; 128 and the signal if a signal ended it; 75 if the lock
 /// was not acquired; 76 if it was lost, in which case the command is ended; 69 if the store cannot
-/// be reached; 64 if the command line is wrong; 126 or 127 if the command cannot be run.
+/// be reached; 71 if the operating system allows too little; 64 if the command line is wrong; 126 or
+/// 127 if the command cannot be run. If `tenure` is killed, its guardian ends the command before
+/// the lease is over; on a `local:` store the command goes on, with the lock.
 ///
 /// The command finds TENURE_NAME, TENURE_OWNER, TENURE_FENCE (a number that grows with every
 /// holder) and TENURE_DEADLINE (until when the lock is held if it cannot be renewed, in
@@ -77,6 +79,7 @@ async fn acquire(tenure: &Tenure, arguments: &Arguments) -> Result<Guard, ExitCo
 async fn hold(tenure: &Tenure, guard: Guard, arguments: &Arguments, signals: &mut Signals) -> End {
     let name = guard.name().clone();
     let job = Job {
+        tenure,
         command: &arguments.session.command,
         url: arguments.session.store.for_child(),
         on_lost: arguments.on_lost,

@@ -44,7 +44,7 @@ impl Session {
         let signals = Signals::catch();
         let end = match signals {
             Ok(mut signals) => self.live(acquire, hold, &mut signals).await,
-            Err(error) => End::Status(Exit::Unavailable.because(&error)),
+            Err(error) => End::Status(Exit::System.because(&error)),
         };
         match end {
             End::Status(code) => code,
@@ -59,7 +59,7 @@ impl Session {
         hold: impl AsyncFnOnce(&Tenure, T, &mut Signals) -> End,
         signals: &mut Signals,
     ) -> End {
-        let tenure = match before_signals(signals, self.open()).await {
+        let tenure = match before_signals(signals, self.store.connect()).await {
             Ok(tenure) => tenure,
             Err(end) => return end,
         };
@@ -71,13 +71,6 @@ impl Session {
                 end
             }
         }
-    }
-
-    async fn open(&self) -> Result<Tenure, ExitCode> {
-        let tenure = self.store.connect().await?;
-        // Killed, we leave the lock to the command for its lease.
-        tenure.bequeath().map_err(|error| Exit::told(&error))?;
-        Ok(tenure)
     }
 
     /// Says what happens, if somebody wants to know.

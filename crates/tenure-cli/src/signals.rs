@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use rustix::process::Signal;
@@ -13,13 +14,14 @@ use crate::terminal;
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
 /// Those that are passed on, and those of the terminal that stop a job.
-const CAUGHT: [Signal; 10] = [
+pub(crate) const CAUGHT: [Signal; 11] = [
     Signal::INT,
     Signal::TERM,
     Signal::HUP,
     Signal::QUIT,
     Signal::USR1,
     Signal::USR2,
+    Signal::WINCH,
     Signal::CONT,
     Signal::TSTP,
     Signal::TTIN,
@@ -28,8 +30,7 @@ const CAUGHT: [Signal; 10] = [
 
 impl Signals {
     pub(crate) fn catch() -> io::Result<Self> {
-        let ignored = ignored();
-        let wanted = CAUGHT.into_iter().filter(|signal| ignored >> (signal.as_raw() - 1) & 1 == 0);
+        let wanted = not_ignored(CAUGHT.into_iter());
         // What is ignored, as under nohup, stays so, and the command inherits it. But if nobody waited for
         // children here, their status would be lost.
         let caught = wanted.chain([Signal::CHILD]).map(|signal| {
@@ -44,7 +45,7 @@ impl Signals {
     pub(crate) async fn end(&mut self) -> Signal {
         loop {
             match self.next().await {
-                Signal::CHILD | Signal::CONT => {}
+                Signal::CHILD | Signal::CONT | Signal::WINCH => {}
                 signal if !terminal::stops(signal) => return signal,
                 _ if terminal::can_stop_job() => terminal::stop_job(),
                 _ => {}
@@ -73,6 +74,20 @@ impl Signals {
             let _ = caught.poll_recv(&mut context);
         }
     }
+}
+
+/// Goes on after these signals, and lets the programs that we start have their own way with them: what is
+/// ignored, they would ignore, too; what is caught, they do not inherit.
+pub(crate) fn endure(signals: impl Iterator<Item = Signal>) -> io::Result<()> {
+    for signal in not_ignored(signals) {
+        signal_hook::flag::register(signal.as_raw(), Arc::default())?;
+    }
+    Ok(())
+}
+
+fn not_ignored(signals: impl Iterator<Item = Signal>) -> impl Iterator<Item = Signal> {
+    let ignored = ignored();
+    signals.filter(move |signal| ignored >> (signal.as_raw() - 1) & 1 == 0)
 }
 
 /// The signals that whoever started us wants ignored: bit n - 1 stands for signal n. Where there is

@@ -1,12 +1,18 @@
 //! Looking after a command while it runs: signals, the terminal, and the lock, which may be lost.
 
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::future::pending;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use tenure::{Guard, Lost, WhyLost};
 
-use crate::child::{Change, Child, Ending};
+use crate::changes::Change;
+use crate::child::Child;
 use crate::job::{Job, OnLost, Outcome};
+use crate::link::{Link, Moment, Word};
+use crate::processes::Process;
 use crate::signals::Signals;
 use crate::time::pause;
 use crate::voice::say;
@@ -15,7 +21,8 @@ use crate::{family, terminal};
 /// How often to look who has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a process takes to end when it is killed. One that takes longer hangs in the kernel.
+/// How long a process takes to end when it is killed. One that takes longer hangs in the kernel, or may not
+/// be killed.
 const DEATH: Duration = Duration::from_secs(5);
 
 impl Job<'_> {
@@ -27,9 +34,11 @@ impl Job<'_> {
         mut child: Child,
         signals: &mut Signals,
     ) -> Outcome {
+        let link = child.link().filter(|_| self.on_lost == OnLost::Kill);
         tokio::select! {
-            ending = self.accompany(guard, &mut child, signals) => return Outcome::Ended(ending),
+            ended = self.accompany(guard, &mut child, signals) => return ended,
             () = guard.runs_out(self.grace), if self.on_lost != OnLost::Ignore => {}
+            never = reassure(link.as_deref(), guard) => match never {},
         }
         match guard.ensure_held() {
             Err(lost) => say(lost),
@@ -38,23 +47,35 @@ impl Job<'_> {
             }
         }
         if self.on_lost == OnLost::Warn {
-            return Outcome::EndedWithout(self.accompany(guard, &mut child, signals).await);
+            return match self.accompany(guard, &mut child, signals).await {
+                Outcome::Ended(ending) => Outcome::EndedWithout(ending),
+                outcome => outcome,
+            };
+        }
+        if let Some(link) = link {
+            let last = guard.remaining().max(self.grace);
+            link.say(Word::Ending(Moment::now().after(last)));
         }
         self.end(guard, &mut child, signals).await;
         Outcome::Lost
     }
 
     /// Passes signals on to the command until it ends.
-    async fn accompany(&self, guard: &Guard, child: &mut Child, signals: &mut Signals) -> Ending {
-        let mut has_orphans = false;
+    async fn accompany(&self, guard: &Guard, child: &mut Child, signals: &mut Signals) -> Outcome {
+        let (mut has_orphans, mut is_overdue) = (false, false);
         loop {
             tokio::select! {
                 change = child.next() => match change {
                     Change::Ended(ending) => {
-                        child.bury(ending);
-                        return ending;
+                        child.conclude(ending);
+                        return if is_overdue { Outcome::Lost } else { Outcome::Ended(ending) };
                     }
                     Change::Stopped(signal) => self.stopped(guard, child, signal),
+                    Change::Overdue => {
+                        is_overdue = true;
+                        let name = guard.name();
+                        say(format_args!("`{name}` is being lost: it was not renewed in time"));
+                    }
                 },
                 signal = signals.next() => match signal {
                     // Most often it is the command itself that has ended, and nobody need be looked for.
@@ -72,7 +93,7 @@ impl Job<'_> {
                 },
                 () = pause(LOOK), if has_orphans => {
                     has_orphans = false;
-                    family::forget_orphans(child.group);
+                    family::forget_orphans(&child.own());
                 }
             }
         }
@@ -83,20 +104,22 @@ impl Job<'_> {
     fn stopped(&self, guard: &Guard, child: &mut Child, signal: Option<Signal>) {
         let wants_terminal = matches!(signal, Some(Signal::TTIN | Signal::TTOU));
         // It may have got it since.
-        if wants_terminal && (terminal::give(child.group) || terminal::is_with(child.group)) {
+        if wants_terminal
+            && (terminal::give(child.family.group) || terminal::is_with(child.family.group))
+        {
             child.go_on_with_terminal();
             return;
         }
         let is_of_terminal = signal.is_some_and(terminal::stops) && terminal::is_there();
         // Continued meanwhile, it goes on.
-        if !child.is_stopped() || (!is_of_terminal && !terminal::is_with(child.group)) {
+        if !child.is_stopped() || (!is_of_terminal && !terminal::is_with(child.family.group)) {
             return;
         }
         if terminal::can_stop_job() {
             self.halt(guard, child);
         } else if !wants_terminal {
             // Nobody would continue us, nor it.
-            child.signal(Signal::CONT);
+            child.family.signal(Signal::CONT);
         }
     }
 
@@ -106,7 +129,7 @@ impl Job<'_> {
         terminal::stop_job();
         if self.on_lost == OnLost::Kill && guard.is_lost() {
             // Another may have it by now: not one more step.
-            child.signal_all(Signal::KILL);
+            child.family.signal_all(Signal::KILL);
         } else {
             child.go_on(&halted);
         }
@@ -118,41 +141,70 @@ impl Job<'_> {
         let is_over = |lost: &Lost| lost.why() == WhyLost::LeaseEnded;
         let held = guard.ensure_held();
         if !held.as_ref().is_err_and(is_over) {
-            child.signal_all(Signal::TERM);
+            child.family.signal_all(Signal::TERM);
             // A stopped process does not end.
-            child.signal_all(Signal::CONT);
+            child.family.signal_all(Signal::CONT);
             tokio::select! {
                 () = gone(child, signals) => return,
                 () = pause(self.grace) => {}
                 _ = guard.lost(), if held.is_ok() => {}
             }
         }
+        let mut refused = HashSet::new();
         let killed = async {
-            while !family::living().is_empty() {
-                child.signal_all(Signal::KILL);
+            while !child.family.has_ended(false) {
+                for one in child.family.kill() {
+                    if refused.insert(one.identity()) {
+                        say_alive(&one, "it runs as another user, who alone may end it");
+                    }
+                }
                 pause(LOOK / 4).await;
             }
         };
         let _ = tokio::time::timeout(DEATH, killed).await;
         let _ = tokio::time::timeout(DEATH, gone(child, signals)).await;
+        for one in child.family.living() {
+            if !refused.contains(&one.identity()) {
+                say_alive(&one, "it was killed, and hangs in the kernel");
+            }
+        }
     }
+}
+
+fn say_alive(one: &Process, why: &str) {
+    let Process { pid, program, .. } = one;
+    let pid = pid.as_raw_nonzero();
+    say(format_args!(
+        "process {pid} (`{program}`) could not be ended: {why}; it may go on working without the lock"
+    ));
 }
 
 /// Waits until the command has ended, and all that it has started. Signals are passed on; it is not
 /// left stopped.
 async fn gone(child: &mut Child, signals: &mut Signals) {
-    while !child.is_buried() || !family::living().is_empty() {
+    while !child.has_ended() || !child.family.has_ended(true) {
         tokio::select! {
-            change = child.next(), if !child.is_buried() => match change {
-                Change::Ended(ending) => child.bury(ending),
-                Change::Stopped(_) => child.signal(Signal::CONT),
+            change = child.next(), if !child.has_ended() => match change {
+                Change::Ended(ending) => child.conclude(ending),
+                Change::Stopped(_) => child.family.signal(Signal::CONT),
+                Change::Overdue => {}
             },
             signal = signals.next() => match signal {
-                Signal::CHILD => family::forget_orphans(child.group),
+                Signal::CHILD => family::forget_orphans(&child.own()),
                 signal if terminal::stops(signal) => {}
                 signal => child.pass_on(signal),
             },
             () = pause(LOOK) => {}
         }
+    }
+}
+
+/// Lets the guardian know again and again until when the lock is held.
+async fn reassure(link: Option<&Link>, guard: &Guard) -> Infallible {
+    let Some(link) = link else { return pending().await };
+    loop {
+        let left = guard.remaining();
+        link.say(Word::Held(Moment::now().after(left)));
+        pause((left / 8).max(LOOK / 4)).await;
     }
 }

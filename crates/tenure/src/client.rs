@@ -258,13 +258,15 @@ impl Tenure {
         found.map_err(|trouble| Error::Connect { trouble })
     }
 
-    /// For whoever starts processes to work under its locks. On an engine that ends what a process
-    /// holds when the process ends, such as the local one, what this client holds then lasts while
-    /// a process lives that was started after this call: until its lease ends, as elsewhere.
+    /// For a process that starts others to work under its locks. On an engine that ends what a process
+    /// holds when the process ends, such as the local one, what this client holds when its process ends
+    /// then stays held, also beyond its lease, until every process has ended that was started after this
+    /// call, directly or not, and that has not closed the file that it inherits for this. While this process
+    /// lives, leases are as always. False if the engine is another: there what is held ends with its lease.
     ///
     /// # Errors
     /// Trouble with the operating system: what is held ends with this process.
-    pub fn bequeath(&self) -> Result<(), Error> {
+    pub fn bequeath(&self) -> Result<bool, Error> {
         self.client.driver.check()?;
         self.client.driver.engine.bequeath().map_err(|trouble| Error::Connect { trouble })
     }

@@ -151,10 +151,20 @@ impl Holder {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Whether what it has started has ended.
+    pub(crate) fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    /// The process that is there to end the command if this one is killed.
+    pub(crate) fn guardian(&self) -> String {
+        let guardian = children(&self.pid()).remove(0);
+        until_watching(&guardian);
+        guardian
+    }
+
+    /// Whether the command has ended.
     pub(crate) fn command_has_ended(&self) -> bool {
-        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
-        std::fs::read_to_string(children).unwrap().split_whitespace().all(|pid| !is_alive(pid))
+        children(&children(&self.pid())[0]).iter().all(|pid| !is_alive(pid))
     }
 
     /// Its exit status, and what it told.
@@ -170,10 +180,11 @@ impl Holder {
         assert_eq!(self.end(), (128 + 15, String::new()));
     }
 
-    /// Kills it on the spot. What it has started lives on.
-    pub(crate) fn kill(mut self) {
+    /// Kills it on the spot, and nothing that it has started. What comes through its pipes from now on.
+    pub(crate) fn kill(mut self) -> (BufReader<ChildStdout>, BufReader<ChildStderr>) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+        (self.output, self.talk)
     }
 
     /// The next line that it prints.
@@ -243,8 +254,28 @@ pub(crate) fn becomes_so_within(time: Duration, mut is_so: impl FnMut() -> bool)
     true
 }
 
-/// Whether a process is there. One that has ended, and that nobody has asked for, is as good as
-/// gone.
+/// Whether a process is there. One that has ended, with all its threads, and was not waited for, is as good
+/// as gone.
 pub(crate) fn is_alive(pid: &str) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    let has_threads =
+        || std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() > 1);
+    stat.is_ok_and(|stat| !stat.contains(") Z ") || has_threads())
+}
+
+/// The children of the main thread of a process.
+pub(crate) fn children(pid: &str) -> Vec<String> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    children.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+}
+
+/// Waits until a guardian has said that the command runs: after that it has threads.
+pub(crate) fn until_watching(guardian: &str) {
+    let threads = || std::fs::read_dir(format!("/proc/{guardian}/task")).unwrap().count();
+    until("watching", || threads() > 1);
+}
+
+/// Sends a signal to a process, which is there.
+pub(crate) fn signal(pid: &str, signal: Signal) {
+    kill_process(Pid::from_raw(pid.trim().parse().unwrap()).unwrap(), signal).unwrap();
 }

@@ -169,6 +169,7 @@ fn signals_are_passed_on(place: &Place) {
         (Signal::QUIT, "QUIT"),
         (Signal::USR1, "USR1"),
         (Signal::USR2, "USR2"),
+        (Signal::WINCH, "WINCH"),
     ] {
         let script =
             format!("trap 'kill -KILL $! 2>&-; exit 9' {name}; sleep 60 & echo held; wait");
@@ -184,6 +185,8 @@ fn a_signal_while_waiting_ends_the_waiting(place: &Place) {
     let mut waiting = place.with_signals("--default-signal", &["run", "x", "--", "echo", "no"]);
     let mut waiting = waiting.spawn().unwrap();
     place.until_waiting("x", 1);
+    // A terminal that changes its size ends nothing.
+    kill_process(Pid::from_child(&waiting), Signal::WINCH).unwrap();
     kill_process(Pid::from_child(&waiting), Signal::INT).unwrap();
     // By the signal itself: after a status, a shell would go on with its script.
     assert_eq!(waiting.wait().unwrap().signal(), Some(2));
@@ -237,6 +240,14 @@ fn a_script_without_a_first_line_is_run_by_the_shell(place: &Place) {
     std::fs::write(&script, "echo $1 of $TENURE_NAME").unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).unwrap();
     assert_eq!(place.said(&["run", "x", "--", script.to_str().unwrap(), "one"]), "one of x\n");
+    // Found through PATH, behind folders without it and with one of its name that may not be run.
+    let other = tempfile::tempdir().unwrap();
+    std::fs::write(other.path().join("script"), "echo wrong").unwrap();
+    let path =
+        format!("/nowhere:{}:{}:/usr/bin:/bin", other.path().display(), folder.path().display());
+    let mut found = place.tenure(&["run", "x", "--", "script", "two"]);
+    let output = found.env("PATH", path).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "two of x\n", "{output:?}");
 }
 
 /// Two that share a lock may succeed at once; one of them is remembered.

@@ -74,7 +74,7 @@ impl Engine for Gate {
         self.engine().detach(name, owner)
     }
 
-    fn bequeath(&self) -> Result<(), Trouble> {
+    fn bequeath(&self) -> Result<bool, Trouble> {
         self.check()?;
         self.engine().bequeath()
     }

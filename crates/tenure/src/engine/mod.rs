@@ -102,13 +102,13 @@ pub trait Engine: Send + Sync + 'static {
         Ok(())
     }
 
-    /// What this client holds does not end with this process while one that it starts from now on
-    /// lives. It matters to the same engines, and what is held still ends with its lease.
+    /// What this client holds when its process ends stays held until those have ended that the process
+    /// starts from now on. It matters to the same engines; false for all others.
     ///
     /// # Errors
     /// Trouble with the operating system: what is held ends with this process.
-    fn bequeath(&self) -> Result<(), Trouble> {
-        Ok(())
+    fn bequeath(&self) -> Result<bool, Trouble> {
+        Ok(false)
     }
 
     /// Who holds a lock, and who waits for it. A lock that cannot be read is an error.

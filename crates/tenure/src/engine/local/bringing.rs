@@ -115,7 +115,7 @@ impl Step<'_> {
                     return Ok(());
                 }
             };
-            life::end_the_gone(&mut lock, now.clock, waiters, |route| self.saw_end_of(route));
+            self.settle_lives(&mut lock, now, waiters);
             table.put(name.clone(), lock);
         }
         self.brought.push((name.clone(), bytes));

@@ -34,6 +34,11 @@ fn missed_file(clients: &Path, route: Route) -> PathBuf {
     clients.join(format!("{route}.missed"))
 }
 
+/// Locked by a client's own process alone, once others may inherit its lock file.
+fn own_file(clients: &Path, route: Route) -> PathBuf {
+    clients.join(format!("{route}.own"))
+}
+
 /// Whoever hears the wake-ups of one client.
 pub(super) struct Ear {
     pub(super) route: Route,
@@ -61,6 +66,8 @@ pub(super) struct Presence {
     pub(super) ear: Arc<Ear>,
     // Unlocked when it is closed, by whoever closes it: that is how others learn of our end.
     alive: File,
+    /// Tells our own end, when others keep the first file locked.
+    own: Mutex<Option<File>>,
     identity: Identity,
     file: PathBuf,
 }
@@ -83,6 +90,7 @@ impl Presence {
             ear: ear.clone(),
             identity: Identity::of(&alive)?,
             alive,
+            own: Mutex::default(),
             file,
         };
         let missed = missed_file(clients, route);
@@ -103,9 +111,18 @@ impl Presence {
         fstat(&self.alive).is_ok_and(|found| found.st_nlink > 0)
     }
 
-    /// Processes that are started from now on keep the lock file locked, too.
+    /// Processes that are started from now on keep the lock file locked, too, and a second file, which they
+    /// do not inherit, tells whether we live.
     pub(super) fn bequeath(&self) -> io::Result<()> {
-        Ok(fcntl_setfd(&self.alive, FdFlags::empty())?)
+        let mut own = lock(&self.own);
+        if own.is_none() {
+            let file = File::create(own_file(&self.clients, self.ear.route))?;
+            // Another may be asking for it at this moment.
+            flock(&file, FlockOperation::LockExclusive)?;
+            *own = Some(file);
+            fcntl_setfd(&self.alive, FdFlags::empty())?;
+        }
+        Ok(())
     }
 }
 
@@ -190,6 +207,14 @@ pub(super) fn is_stale(clients: &Path, route: Route) -> bool {
     Lives::default().has_ended(clients, route)
 }
 
+/// Whether a client whose lock file is locked has itself ended, and left what it holds to processes that it
+/// had started.
+pub(super) fn is_inherited(clients: &Path, route: Route) -> bool {
+    // Without the file it has left nothing; whatever else is wrong here, it is no proof of an end.
+    let own = File::open(own_file(clients, route));
+    own.is_ok_and(|own| flock(&own, FlockOperation::NonBlockingLockShared).is_ok())
+}
+
 /// How many clients there are that have not ended. Only for whoever has the turn.
 pub(super) fn count_live(clients: &Path) -> io::Result<usize> {
     let routes = routes_in(clients)?;
@@ -216,7 +241,7 @@ fn routes_in(clients: &Path) -> io::Result<BTreeSet<Route>> {
 }
 
 fn remove_files(clients: &Path, route: Route) {
-    for file in [lock_file, socket_file, missed_file] {
+    for file in [lock_file, socket_file, missed_file, own_file] {
         let _ = fs::remove_file(file(clients, route));
     }
 }

@@ -1,5 +1,8 @@
 //! Whose client lives, and what ends with one that does not.
 
+use std::time::Duration;
+
+use crate::core::holders::Holder;
 use crate::core::lock::LockState;
 use crate::core::moment::Moment;
 use crate::core::shape::Kind;
@@ -16,6 +19,10 @@ pub(super) const AWAKE: Route = 1 << 30;
 
 /// Clients have numbers below the marks.
 pub(super) const MAX_CLIENT: Route = AWAKE - 1;
+
+/// For how long a hold that was inherited is prolonged at a time. Its end is noticed by the end of its
+/// heirs.
+const INHERITED: Duration = Duration::from_secs(5);
 
 /// How many of those ahead in the queue a waiter watches.
 const FEW: usize = 3;
@@ -41,12 +48,8 @@ pub(super) fn end_the_gone(
     waiters: Waiters,
     mut is_gone: impl FnMut(Route) -> bool,
 ) {
-    let ended: Vec<Owner> = {
-        let of_client = lock.holders.iter().filter(|it| it.route & KEPT == 0);
-        // What lingers was released, and is to outlast its client; so is a count of a latch.
-        let bound = of_client.filter(|it| !it.is_lingering() && lock.kind != Kind::Latch);
-        bound.filter(|it| is_gone(it.route)).map(|it| it.owner).collect()
-    };
+    let gone = bound_to_clients(lock).filter(|it| is_gone(it.route));
+    let ended: Vec<Owner> = gone.map(|it| it.owner).collect();
     for owner in ended {
         lock.holders.set_until(owner, now);
     }
@@ -66,6 +69,28 @@ pub(super) fn end_the_gone(
         }
     }
     lock.queue.take_if(|queue| queue.is_empty());
+}
+
+/// Prolongs the leases of holders whose client has ended, and left them to processes that it had started:
+/// they last as long as these do.
+pub(super) fn prolong_the_inherited(
+    lock: &mut LockState,
+    now: Moment,
+    mut is_inherited: impl FnMut(Route) -> bool,
+) {
+    let over = bound_to_clients(lock).filter(|it| it.until <= now);
+    let inherited: Vec<Owner> =
+        over.filter(|it| is_inherited(it.route)).map(|it| it.owner).collect();
+    for owner in inherited {
+        lock.holders.set_until(owner, now + INHERITED);
+    }
+}
+
+/// The holders that end with their client. What lingers was released, and is to outlast its client; so is a
+/// count of a latch.
+fn bound_to_clients(lock: &LockState) -> impl Iterator<Item = &Holder> {
+    let of_client = lock.holders.iter().filter(|it| it.route & KEPT == 0);
+    of_client.filter(|it| !it.is_lingering() && lock.kind != Kind::Latch)
 }
 
 /// Whether somebody holds a lock or waits for it at this moment.

@@ -203,9 +203,10 @@ impl Engine for LocalEngine {
         })
     }
 
-    fn bequeath(&self) -> Result<(), Trouble> {
+    fn bequeath(&self) -> Result<bool, Trouble> {
         let folder = self.store.folder();
-        self.presence.bequeath().map_err(|error| trouble::of_files(folder, &error))
+        self.presence.bequeath().map_err(|error| trouble::of_files(folder, &error))?;
+        Ok(true)
     }
 
     fn inspect(&self, name: LockName) -> Answer<LockInfo> {

@@ -6,7 +6,8 @@ use std::ops::Bound;
 use heed::types::Bytes;
 use heed::{RoPrefix, RwTxn};
 
-use super::life;
+use super::client;
+use super::life::{self, Waiters};
 use super::listing::Progress;
 use super::record::{self, Meta};
 use super::store::Store;
@@ -142,6 +143,14 @@ impl<'s> Step<'s> {
             self.delete(&oldest)?;
         }
         Ok(())
+    }
+
+    /// Brings a lock to what its clients are now.
+    pub(super) fn settle_lives(&mut self, lock: &mut LockState, now: Now, waiters: Waiters) {
+        life::end_the_gone(lock, now.clock, waiters, |route| self.saw_end_of(route));
+        life::prolong_the_inherited(lock, now.clock, |route| {
+            !self.saw_end_of(route) && client::is_inherited(&self.store.clients, route)
+        });
     }
 
     /// Whether a client is gone, which is asked for once in a step: what is gone stays so.

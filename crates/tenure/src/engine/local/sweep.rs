@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::life::{self, Waiters};
+use super::life::Waiters;
 use super::record::Meta;
 use super::step::{LOCK, Step, name_of};
 use crate::clock;
@@ -81,7 +81,7 @@ impl Step<'_> {
         };
         // One that cannot be read is told to whoever asks for it.
         let Ok(mut lock) = self.decode(&name, &bytes) else { return Ok(false) };
-        life::end_the_gone(&mut lock, now.clock, Waiters::First, |route| self.saw_end_of(route));
+        self.settle_lives(&mut lock, now, Waiters::First);
         lock.holders.expire(now.clock);
         Ok(lock.is_idle())
     }

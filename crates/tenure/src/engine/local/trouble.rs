@@ -1,5 +1,6 @@
 //! What can go wrong with the file, in sentences that name the folder.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -57,7 +58,8 @@ pub(super) fn of_crowd(file: &Path, waited: Duration) -> Trouble {
 }
 
 pub(super) fn of_files(folder: &Path, error: &std::io::Error) -> Trouble {
-    Trouble::refused(format!("the store in `{}` cannot be used: {error}", folder.display()))
+    let hint = if error.kind() == ErrorKind::FileTooLarge { " (see `ulimit -f`)" } else { "" };
+    Trouble::refused(format!("the store in `{}` cannot be used: {error}{hint}", folder.display()))
 }
 
 /// A record that this program did not write, or that somebody has changed.
@@ -71,7 +73,11 @@ pub(super) fn of_record(folder: &Path, what: &str, why: Unreadable) -> Trouble {
 
 fn sentence(folder: &Path, error: &Error) -> String {
     let path = folder.display();
-    if has_no_space(error) {
+    if let Error::Io(error) = error
+        && error.kind() == ErrorKind::FileTooLarge
+    {
+        format!("the store in `{path}` may not grow (see `ulimit -f`): {error}")
+    } else if has_no_space(error) {
         format!("there is no space left for the store in `{path}`: {error}")
     } else if is_short_write(error) {
         format!("the store in `{path}` cannot be written, as when its disk is full: {error}")
@@ -82,7 +88,7 @@ fn sentence(folder: &Path, error: &Error) -> String {
 
 fn has_no_space(error: &Error) -> bool {
     match error {
-        Error::Io(error) => error.kind() == std::io::ErrorKind::StorageFull,
+        Error::Io(error) => error.kind() == ErrorKind::StorageFull,
         error => matches!(error, Error::Mdb(MdbError::MapFull)),
     }
 }

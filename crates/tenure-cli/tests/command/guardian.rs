@@ -1,0 +1,218 @@
+//! `tenure` is killed on the spot, or stopped, and its guardian with it or alone.
+
+use std::io::Read;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::place::{Gate, Holder, Place, becomes_so_within, children, is_alive, signal, until};
+use crate::screen::Screen;
+
+on_every_store! {
+    a_command_ends_before_its_lease_when_tenure_is_stopped,
+    a_command_that_may_outlive_its_lock_does,
+    a_command_goes_on_without_its_guardian,
+    a_guardian_that_is_stopped_goes_on,
+    a_guardian_leaves_with_the_command,
+    a_job_that_is_killed_as_a_whole_ends,
+}
+
+/// A command that is deaf to TERM, with a process in a session of its own, and one that has lost its parent.
+/// They tell their numbers.
+const DEAF: &str = "trap '' TERM
+    setsid sh -c 'sleep 60; :' & stray=$!
+    orphan=$(setsid sh -c 'sleep 60 >&- 2>&- & echo $!')
+    echo held; echo $$ $stray $orphan
+    while :; do sleep 0.02; done";
+
+/// Runs a command under the lock as soon as it is free, which looks whether any of these processes lives.
+fn none_lives_when_next_begins(place: &Place, pids: &str) {
+    let is_alive = "test -e /proc/$pid && ! grep -q ') Z ' /proc/$pid/stat";
+    let look = format!("for pid in {}; do {is_alive} && exit 9; done; exit 0", pids.trim());
+    let output = place.output(&["run", "-w", "20s", "x", "--", "sh", "-c", &look]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+/// I1, R26: `kill -9` of `tenure` ends the command, and all that it has started, before another begins.
+#[test]
+fn a_command_ends_before_its_lease_when_tenure_is_killed() {
+    let place = Place::redis();
+    let arguments = ["run", "--lease", "3s", "--kill-after", "300ms", "x", "--", "sh", "-c", DEAF];
+    let mut holder = Holder::start(&place, &arguments);
+    let pids = holder.line();
+    holder.kill();
+    none_lives_when_next_begins(&place, &pids);
+}
+
+/// A command that is left alone may end itself.
+#[test]
+fn a_command_may_end_itself_when_tenure_is_killed() {
+    let place = Place::redis();
+    let script = "trap 'echo asked; exit' TERM; echo held
+        for time in $(seq 1000); do sleep 0.02; done; echo never";
+    let holder = Holder::start(&place, &["run", "x", "--", "sh", "-c", script]);
+    let (mut output, _talk) = holder.kill();
+    let mut said = String::new();
+    output.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "asked\n");
+}
+
+/// I1, R32: on a store of this machine the lock stays with the command, as with `flock`, for as long as the
+/// command lives, also if nothing renews it.
+#[test]
+fn a_command_keeps_a_local_lock_when_tenure_is_killed() {
+    let place = Place::local();
+    let script = "echo held; echo $$; exec sleep 60";
+    let mut holder =
+        Holder::start(&place, &["run", "--lease", "300ms", "x", "--", "sh", "-c", script]);
+    let command = holder.line();
+    let guardian = holder.guardian();
+    holder.kill();
+    assert_eq!(place.code(&["run", "-w", "2s", "x", "--", "true"]), 75);
+    // Also without the guardian: the command has inherited the lock.
+    signal(&guardian, Signal::KILL);
+    until("gone", || !is_alive(&guardian));
+    assert_eq!(place.code(&["run", "-w", "1s", "x", "--", "true"]), 75);
+    let mut next = place.tenure(&["run", "x", "--", "true"]).spawn().unwrap();
+    place.until_waiting("x", 1);
+    signal(&command, Signal::KILL);
+    assert!(next.wait().unwrap().success());
+}
+
+/// The same for what the command has left behind, also if that has closed all that it inherited, as daemons
+/// and `sudo` do.
+#[test]
+fn a_daemon_keeps_a_local_lock_when_tenure_is_killed() {
+    let place = Place::local();
+    let close = "for file in /proc/$$/fd/*; do eval \"exec ${file##*/}>&-\"; done; exec sleep 60";
+    let script = format!(
+        "setsid bash -c '{close}' & echo held; echo $!; until test -e '%'; do sleep 0.02; done"
+    );
+    let gate = Gate::new();
+    let script = script.replace('%', &gate.file());
+    let mut holder =
+        Holder::start(&place, &["run", "--lease", "300ms", "x", "--", "bash", "-c", &script]);
+    let daemon = holder.line().trim().to_owned();
+    let has_closed = || std::fs::read_dir(format!("/proc/{daemon}/fd")).unwrap().count() == 0;
+    until("closed", has_closed);
+    let guardian = holder.guardian();
+    holder.kill();
+    gate.open();
+    until("adopted", || children(&guardian) == [&*daemon]);
+    assert_eq!(place.code(&["run", "-w", "1s", "x", "--", "true"]), 75);
+    signal(&daemon, Signal::KILL);
+    assert_eq!(place.code(&["run", "-w", "20s", "x", "--", "true"]), 0);
+}
+
+/// I1: a `tenure` that is stopped renews nothing; its guardian sees to it that the command does not go on
+/// beside the next one.
+fn a_command_ends_before_its_lease_when_tenure_is_stopped(place: &Place) {
+    let arguments = ["run", "--lease", "4s", "--kill-after", "1s", "x", "--", "sh", "-c", DEAF];
+    let mut holder = Holder::start(place, &arguments);
+    let pids = holder.line();
+    holder.signal(Signal::STOP);
+    none_lives_when_next_begins(place, &pids);
+    holder.signal(Signal::CONT);
+    let (code, told) = holder.end();
+    assert!(code == 76 && told.contains("tenure: `x` "), "{code} {told}");
+}
+
+/// With `--on-lost warn` and `ignore` the command goes on, as always.
+fn a_command_that_may_outlive_its_lock_does(place: &Place) {
+    for on_lost in ["warn", "ignore"] {
+        let script = "echo held; echo $$; exec sleep 60";
+        let arguments = ["run", "--lease", "300ms", "--on-lost", on_lost, "x", "--", "sh", "-c"];
+        let mut holder = Holder::start(place, &[&arguments[..], &[script]].concat());
+        let command = holder.line();
+        holder.kill();
+        // It keeps the lock where it can, and itself everywhere.
+        let code = if place.is_local() { 75 } else { 0 };
+        assert_eq!(place.code(&["run", "-w", "2s", "x", "--", "true"]), code);
+        assert!(is_alive(command.trim()));
+        signal(&command, Signal::KILL);
+    }
+}
+
+/// Without its guardian, the command is `tenure`'s own: its status, signals, and the end of all of it.
+fn a_command_goes_on_without_its_guardian(place: &Place) {
+    let script = "trap 'kill $! 2>&-; exit 9' USR1; sleep 60 & echo held; wait";
+    let holder = Holder::start(place, &["run", "x", "--", "sh", "-c", script]);
+    let guardian = holder.guardian();
+    signal(&guardian, Signal::KILL);
+    until("gone", || !is_alive(&guardian));
+    holder.signal(Signal::USR1);
+    assert_eq!(holder.end(), (9, String::new()));
+
+    let mut holder =
+        Holder::start(place, &["run", "--kill-after", "300ms", "x", "--", "sh", "-c", DEAF]);
+    let (pids, guardian) = (holder.line(), holder.guardian());
+    signal(&guardian, Signal::KILL);
+    until("gone", || !is_alive(&guardian));
+    place.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
+    assert_eq!(holder.end().0, 76);
+    assert!(pids.split_whitespace().all(|pid| !is_alive(pid)), "{pids}");
+}
+
+/// A guardian that was stopped could neither tell of the command's end nor see that of `tenure`.
+fn a_guardian_that_is_stopped_goes_on(place: &Place) {
+    let gate = Gate::new();
+    let holder = Holder::start(place, &["run", "x", "--", "sh", "-c", &gate.script("exit 7")]);
+    signal(&holder.guardian(), Signal::STOP);
+    gate.open();
+    assert_eq!(holder.end(), (7, String::new()));
+}
+
+/// `tenure run … | cat` ends with the command, and after a `kill -9` with what of the command has its pipes:
+/// the guardian has none of them, and does not stay.
+fn a_guardian_leaves_with_the_command(place: &Place) {
+    let script = "(sleep 60 >&- 2>&- & echo $!); echo held";
+    let mut command = place.tenure(&["run", "x", "--", "sh", "-c", script]);
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let daemon = said.lines().next().unwrap().to_owned();
+    assert!(output.status.success() && is_alive(&daemon), "{said}");
+    signal(&daemon, Signal::KILL);
+
+    let script = "trap '' TERM; echo held; echo $$; exec >&- 2>&-; exec sleep 60";
+    let run = ["run", "--lease", "1h", "--kill-after", "1h", "x", "--", "sh", "-c", script];
+    let mut holder = Holder::start(place, &run);
+    let (command, guardian) = (holder.line(), holder.guardian());
+    let (mut output, mut talk) = holder.kill();
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    talk.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+    assert!(is_alive(command.trim()) && is_alive(&guardian));
+    signal(&command, Signal::KILL);
+    until("gone", || !is_alive(&guardian));
+}
+
+/// `kill -9 %1` kills the whole job, of which the guardian is no part, whether it runs or is stopped.
+fn a_job_that_is_killed_as_a_whole_ends(place: &Place) {
+    for is_stopped in [false, true] {
+        let mut screen = Screen::new();
+        let mut session = screen.session(place, &["bash", "--norc", "-i"]);
+        let end = if is_stopped { "" } else { " &" };
+        let command = "sh -c 'echo pi''d=$$.; exec sleep 60'";
+        screen.press(&format!("tenure run --kill-after 300ms x -- {command}{end}\n"));
+        screen.until(".\r\n");
+        let seen = screen.seen();
+        let pid = seen.rsplit("pid=").next().unwrap().split('.').next().unwrap().to_owned();
+        if is_stopped {
+            screen.press("\u{1a}");
+            screen.until("Stopped");
+        }
+        screen.press("kill -9 %%\n");
+        screen.press("wait; echo kil''led\n");
+        screen.until("killed\r\n");
+        if place.is_local() {
+            // It goes on, with its lock.
+            assert!(!becomes_so_within(Duration::from_millis(300), || !is_alive(&pid)));
+            signal(&pid, Signal::KILL);
+        }
+        until("ended", || !is_alive(&pid));
+        screen.press("exit\n");
+        session.wait().unwrap();
+        assert_eq!(place.code(&["release", "--force", "x", "--reason", "a test", "--yes"]) % 75, 0);
+    }
+}
