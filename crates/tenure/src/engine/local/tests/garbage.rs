@@ -124,7 +124,7 @@ fn a_sweep_passes_over_what_cannot_be_read() {
     for name in ["a", "c"] {
         let tenure = Tenure::builder().engine(LocalEngine::open(engine.store.folder()).unwrap());
         let lock = tenure.unwrap().lock(name).fixed_lease(Duration::from_millis(10));
-        let _ = block_on(lock.try_acquire()).unwrap().unwrap().detach();
+        block_on(block_on(lock.try_acquire()).unwrap().unwrap().detach()).unwrap();
     }
     spoil(&other, b'l', "b");
     let mut now = clock::both();
