@@ -18,7 +18,7 @@ fn readers_of_many_locks_cost_no_holder_its_lock() {
     let tenure = connect(&folder);
     for number in 0..LOCKS {
         let lock = tenure.lock(format!("many/{number}")).fixed_lease(LONG * 9);
-        let _ = block_on(lock.try_acquire()).unwrap().unwrap().detach();
+        block_on(block_on(lock.try_acquire()).unwrap().unwrap().detach()).unwrap();
     }
     let hold = |name: &str, seconds| {
         block_on(tenure.lock(name).lease(Duration::from_secs(seconds)).acquire()).unwrap()
