@@ -37,7 +37,7 @@ pub enum Error {
     },
 
     /// The lock did not become free within the time allowed.
-    #[error("`{name}` was not free within {waited:?}")]
+    #[error("`{name}` was not free within {waited:.1?}")]
     TimedOut {
         /// The lock.
         name: LockName,
@@ -190,6 +190,7 @@ pub struct Trouble {
     what: Arc<str>,
     outcome: Effect,
     is_answer: bool,
+    is_lasting: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,12 +202,12 @@ enum Effect {
 impl Trouble {
     /// The store did not do it: refused, or never reached.
     pub fn refused(what: impl Into<Arc<str>>) -> Self {
-        Self { what: what.into(), outcome: Effect::None, is_answer: false }
+        Self { what: what.into(), outcome: Effect::None, is_answer: false, is_lasting: false }
     }
 
     /// No reply: it may have been done, or not.
     pub fn unknown(what: impl Into<Arc<str>>) -> Self {
-        Self { what: what.into(), outcome: Effect::Unknown, is_answer: false }
+        Self { what: what.into(), outcome: Effect::Unknown, is_answer: false, is_lasting: false }
     }
 
     /// Whether the operation may have taken effect.
@@ -223,6 +224,18 @@ impl Trouble {
     /// Whether the store itself has said it, and so was reached.
     pub fn is_answer(&self) -> bool {
         self.is_answer
+    }
+
+    /// The same, and it stays until a person removes its cause: a wrong password, for example.
+    #[must_use]
+    pub fn lasting(self) -> Self {
+        Self { is_lasting: true, ..self }
+    }
+
+    /// Whether it stays until a person removes its cause, so that it is of no use to try again.
+    /// Where this is not known, it is false.
+    pub fn is_lasting(&self) -> bool {
+        self.is_lasting
     }
 
     /// This trouble after an earlier one of the same operation: a later refusal does not undo

@@ -103,5 +103,5 @@ fn check_disk(folder: &Path) -> Result<(), Error> {
 
 fn trouble(folder: &Path, what: &str, error: &std::io::Error) -> Error {
     let sentence = format!("the folder `{}` {what}: {error}", folder.display());
-    Error::Connect { trouble: Trouble::refused(sentence) }
+    Error::Connect { trouble: Trouble::refused(sentence).lasting() }
 }

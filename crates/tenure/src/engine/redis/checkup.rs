@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
 
+use super::keys;
 use super::permissions::permissions;
 use super::resp::{Command, Reply};
 use super::server::Server;
@@ -38,7 +39,7 @@ pub(super) async fn checkup(server: &Server) -> Result<Vec<Finding>, Trouble> {
     ));
     findings.extend(latency(server).await?);
     findings.extend(skew(server).await?);
-    findings.push(contents(server).await?);
+    findings.extend(contents(server).await?);
     Ok(findings)
 }
 
@@ -213,22 +214,32 @@ async fn latency(server: &Server) -> Result<Option<Finding>, Trouble> {
 }
 
 /// Locks that cannot be read, because something else has written to their keys.
-async fn contents(server: &Server) -> Result<Finding, Trouble> {
+async fn contents(server: &Server) -> Result<Option<Finding>, Trouble> {
     let request = ListRequest { prefix: String::new(), limit: LOOKED_AT };
-    let locks = server.list(request).await?;
+    let locks = match server.list(request).await {
+        // Refused: the finding on permissions tells.
+        Err(trouble) if trouble.is_answer() => return Ok(None),
+        listed => listed?,
+    };
     let bad: Vec<_> = locks.iter().filter(|lock| lock.trouble.is_some()).collect();
     let Some(first) = bad.first() else {
-        return Ok(Finding::fine(
-            "contents",
-            format!("{} locks in use, all readable", locks.len()),
-        ));
+        let found = format!("{} locks in use, all readable", locks.len());
+        return Ok(Some(Finding::fine("contents", found)));
     };
     let names: Vec<_> =
         bad.iter().take(NAMED).map(|lock| lock.name.as_str().escape_debug().to_string()).collect();
-    let more = if bad.len() > NAMED { ", …" } else { "" };
-    let found = format!("{} locks cannot be read: {}{more}", bad.len(), names.join(", "));
-    let advice = first.trouble.clone().unwrap_or_default();
-    Ok(Finding::bad("contents", Severity::Problem, found, advice))
+    let more = match bad.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let why = first.trouble.as_deref().unwrap_or_default();
+    let found = format!("locks that cannot be read: {}{more} ({why})", names.join(", "));
+    let advice = format!(
+        "another program has written to their keys, as of `{}`: remove such a key by DEL, and give \
+         locks a database of their own",
+        keys::lock(&first.name).escape_debug()
+    );
+    Ok(Some(Finding::bad("contents", Severity::Problem, found, advice)))
 }
 
 async fn skew(server: &Server) -> Result<Option<Finding>, Trouble> {

@@ -14,7 +14,7 @@ use super::keys;
 use super::resp::{Command, Reply};
 use super::scripts::{self, Script};
 use super::stream::{self, CONNECT_TIME};
-use super::trouble::{is_missing_script, of_server};
+use super::trouble::{is_missing_script, of_greeting, of_server};
 use super::wire::{Done, Wire};
 use crate::core::backoff::Backoff;
 use crate::core::name::LockName;
@@ -109,7 +109,7 @@ impl Link {
             for command in self.address.greeting() {
                 if let Reply::Error(error) = ask(wire, &command).await? {
                     let what = format!("could not log in to {place}: {error}");
-                    return Err(Trouble::refused(what).answered());
+                    return Err(of_greeting(what, &error));
                 }
             }
             for script in scripts::all() {

@@ -13,6 +13,7 @@ use super::keys;
 use super::link::{RECONNECT, pause};
 use super::resp::{self, Command, Reply};
 use super::stream::{self, CONNECT_TIME, Stream};
+use super::trouble;
 use super::wire::RESPONSE_TIME;
 use crate::core::fence::Fence;
 use crate::core::moment::Moment;
@@ -97,7 +98,7 @@ impl Subscriber {
             ear.say(&command).await?;
             if let Reply::Error(error) = ear.next().await? {
                 let what = format!("could not {what_for} to {}: {error}", self.address.place);
-                return Err(Trouble::refused(what).answered());
+                return Err(trouble::of_greeting(what, &error));
             }
         }
         Ok(ear)
