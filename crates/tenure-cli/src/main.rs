@@ -1,5 +1,6 @@
 //! The `tenure` command: any command under a lock, from the shell.
 
+mod about;
 mod child;
 mod detached;
 mod doctor;
@@ -8,12 +9,15 @@ mod exit;
 mod eyes;
 mod family;
 mod job;
+mod loss;
 mod paper;
+mod patience;
 mod run;
 mod session;
 mod signals;
 mod store;
 mod supervision;
+mod table;
 mod terminal;
 mod time;
 mod voice;

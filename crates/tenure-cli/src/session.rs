@@ -9,7 +9,9 @@ use clap::Args;
 use rustix::process::Signal;
 use tenure::Tenure;
 
+use crate::about;
 use crate::exit::{Exit, interrupted};
+use crate::patience::Patience;
 use crate::signals::Signals;
 use crate::store::Store;
 use crate::voice::say;
@@ -37,13 +39,14 @@ impl Session {
     /// that has been told.
     pub(crate) async fn conduct<T>(
         &self,
+        patience: &Patience,
         acquire: impl AsyncFnOnce(&Tenure) -> Result<T, ExitCode>,
         hold: impl AsyncFnOnce(&Tenure, T, &mut Signals) -> End,
     ) -> ExitCode {
         // First of all: from now on, no signal is missed.
         let signals = Signals::catch();
         let end = match signals {
-            Ok(mut signals) => self.live(acquire, hold, &mut signals).await,
+            Ok(mut signals) => self.live(patience, acquire, hold, &mut signals).await,
             Err(error) => End::Status(Exit::Unavailable.because(&error)),
         };
         match end {
@@ -55,11 +58,12 @@ impl Session {
 
     async fn live<T>(
         &self,
+        patience: &Patience,
         acquire: impl AsyncFnOnce(&Tenure) -> Result<T, ExitCode>,
         hold: impl AsyncFnOnce(&Tenure, T, &mut Signals) -> End,
         signals: &mut Signals,
     ) -> End {
-        let tenure = match before_signals(signals, self.open()).await {
+        let tenure = match before_signals(signals, self.open(patience)).await {
             Ok(tenure) => tenure,
             Err(end) => return end,
         };
@@ -73,8 +77,8 @@ impl Session {
         }
     }
 
-    async fn open(&self) -> Result<Tenure, ExitCode> {
-        let tenure = self.store.connect().await?;
+    async fn open(&self, patience: &Patience) -> Result<Tenure, ExitCode> {
+        let tenure = self.store.reach(&about::of_command(&self.command), patience).await?;
         // Killed, we leave the lock to the command for its lease.
         tenure.bequeath().map_err(|error| Exit::told(&error))?;
         Ok(tenure)

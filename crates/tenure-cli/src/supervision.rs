@@ -10,7 +10,7 @@ use crate::job::{Job, OnLost, Outcome};
 use crate::signals::Signals;
 use crate::time::pause;
 use crate::voice::say;
-use crate::{family, terminal};
+use crate::{family, loss, terminal};
 
 /// How often to look who has ended.
 const LOOK: Duration = Duration::from_millis(20);
@@ -31,17 +31,22 @@ impl Job<'_> {
             ending = self.accompany(guard, &mut child, signals) => return Outcome::Ended(ending),
             () = guard.runs_out(self.grace), if self.on_lost != OnLost::Ignore => {}
         }
+        // What the store knows about it is asked meanwhile: nothing waits for it.
+        if self.on_lost == OnLost::Warn {
+            let accompany = self.accompany(guard, &mut child, signals);
+            return Outcome::EndedWithout(tokio::join!(self.tell_loss(guard), accompany).1);
+        }
+        tokio::join!(self.tell_loss(guard), self.end(guard, &mut child, signals));
+        Outcome::Lost
+    }
+
+    async fn tell_loss(&self, guard: &Guard) {
         match guard.ensure_held() {
-            Err(lost) => say(lost),
+            Err(lost) => say(loss::sentence(self.tenure, &lost, guard.owner()).await),
             Ok(()) => {
                 say(format_args!("`{}` is being lost: it was not renewed in time", guard.name()));
             }
         }
-        if self.on_lost == OnLost::Warn {
-            return Outcome::EndedWithout(self.accompany(guard, &mut child, signals).await);
-        }
-        self.end(guard, &mut child, signals).await;
-        Outcome::Lost
     }
 
     /// Passes signals on to the command until it ends.

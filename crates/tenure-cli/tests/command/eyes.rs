@@ -2,17 +2,21 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{ChildStdout, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
 use crate::place::{Holder, Place, WAITS};
+use crate::screen::Screen;
 
 on_every_store! {
     locks_are_listed,
     a_lock_is_shown,
     changes_are_followed,
     hostile_names_do_nothing_to_a_terminal,
+    a_lock_without_a_process_names_none,
+    a_list_fits_the_terminal,
+    many_holders_are_counted,
 }
 
 /// R29: who holds what, for people and for programs.
@@ -42,8 +46,8 @@ fn locks_are_listed(place: &Place) {
 fn a_lock_is_shown(place: &Place) {
     assert_eq!(place.said(&["show", "x"]), "x: free\n");
     let free = json!({
-        "name": "x", "kind": null, "limit": 0, "holders": [], "waiting": 0, "waiters": [],
-        "forced": null, "trouble": null,
+        "name": "x", "kind": null, "limit": 0, "holding": 0, "holders": [], "waiting": 0,
+        "waiters": [], "forced": null, "trouble": null,
     });
     assert_eq!(place.json(&["show", "--json", "x"]), free);
     let note = ["run", "--note", "migration 7", "--lease", "20s", "x", "--", "sh", "-c", WAITS];
@@ -54,10 +58,12 @@ fn a_lock_is_shown(place: &Place) {
 
     let lock = place.json(&["show", "--json", "x"]);
     assert_eq!((&lock["kind"], &lock["limit"]), (&"mutex".into(), &1.into()));
+    assert_eq!(lock["holding"], 1);
     let held = &lock["holders"][0];
     assert_eq!(held["about"]["note"], "migration 7");
-    assert_eq!(held["about"]["program"], "tenure");
-    assert!(held["about"]["host"].is_string() && held["about"]["pid"].is_u64(), "{lock}");
+    assert_eq!(held["about"]["program"], "sh", "the command's program");
+    assert!(held["about"]["host"].is_string(), "{lock}");
+    assert_eq!(held["about"]["pid"], holder.id(), "it passes signals on to the command");
     assert_eq!((&held["permits"], &held["entries"]), (&1.into(), &1.into()));
     assert!(held["fence"].as_u64().unwrap() > 1_700_000_000_000_000, "{lock}");
     assert!(held["since_ms"].as_u64().unwrap() > 1_700_000_000_000, "{lock}");
@@ -69,29 +75,33 @@ fn a_lock_is_shown(place: &Place) {
     let shown = place.said(&["show", "x"]);
     let lines: Vec<_> = shown.lines().collect();
     assert_eq!(lines[0], "x: mutex");
-    assert!(lines[1].starts_with("  held by tenure[") && lines[1].ends_with("(migration 7)"));
+    assert!(lines[1].starts_with("  held by sh[") && lines[1].ends_with("(migration 7)"));
     assert!(lines[2].starts_with("    since ") && lines[2].contains(" ago, lease left 1"));
     let owner = held["owner"].as_str().unwrap();
     assert_eq!(lines[3], format!("    owner {owner}, fence {}", held["fence"]));
     assert_eq!(lines[4], "  1 waiting");
-    assert!(lines[5].starts_with("    1. tenure[") && lines[5].contains("(me too), for "));
+    assert!(lines[5].starts_with("    1. true[") && lines[5].contains("(me too), for "));
     holder.stop();
     assert!(waiting.wait().unwrap().success());
 }
+
+/// Five hours behind, without a database of zones.
+const ZONE: &str = "EST5";
 
 /// R29: changes are told as they come.
 fn changes_are_followed(place: &Place) {
     let watch = |form: &[&str]| {
         let arguments = [&["watch", "--interval", "20ms"], form, &["jobs/"]].concat();
-        let mut child = place.tenure(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut command = place.tenure(&arguments);
+        let mut child = command.env("TZ", ZONE).stdout(Stdio::piped()).spawn().unwrap();
         let lines = Lines(BufReader::new(child.stdout.take().unwrap()));
         (child, lines)
     };
     let (mut people, mut sentences) = watch(&[]);
     let (mut programs, mut objects) = watch(&["--json"]);
     let handle = place.said(&["acquire", "--note", "run 7", "jobs/a"]);
-    let line = sentences.next();
-    assert!(line.starts_with("jobs/a: held by tenure[") && line.contains("(run 7)"), "{line}");
+    let line = sentences.after_time();
+    assert!(line.starts_with("jobs/a: held by ") && line.contains("(run 7)"), "{line}");
     assert!(line.ends_with("; 0 waiting\n"), "{line}");
     let object: Value = serde_json::from_str(&objects.next()).unwrap();
     assert_eq!((&object["name"], &object["kind"]), (&"jobs/a".into(), &"mutex".into()));
@@ -99,9 +109,12 @@ fn changes_are_followed(place: &Place) {
 
     place.said(&["acquire", "other"]);
     place.said(&["release", handle.trim()]);
-    assert_eq!(sentences.next(), "jobs/a: free\n");
-    let object: Value = serde_json::from_str(&objects.next()).unwrap();
-    assert_eq!(object, json!({ "name": "jobs/a", "kind": null, "holders": [], "waiting": 0 }));
+    assert_eq!(sentences.after_time(), "jobs/a: free\n");
+    let mut object: Value = serde_json::from_str(&objects.next()).unwrap();
+    let at = object.as_object_mut().unwrap().remove("at_ms").unwrap();
+    assert!(at.as_u64().unwrap() > 1_700_000_000_000, "{at}");
+    let free = json!({ "name": "jobs/a", "kind": null, "holding": 0, "holders": [], "waiting": 0 });
+    assert_eq!(object, free);
     for watching in [&mut people, &mut programs] {
         watching.kill().unwrap();
         watching.wait().unwrap();
@@ -113,17 +126,18 @@ fn changes_are_followed(place: &Place) {
 fn a_store_that_comes_back_is_followed_on() {
     let mut place = Place::redis();
     let mut command = place.tenure(&["watch", "--interval", "20ms"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        command.env("TZ", ZONE).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = Lines(BufReader::new(child.stdout.take().unwrap()));
     let mut talk = BufReader::new(child.stderr.take().unwrap());
     place.said(&["acquire", "x"]);
-    assert!(lines.next().starts_with("x: held by "));
+    assert!(lines.after_time().starts_with("x: held by "));
     place.server().kill();
     let mut told = String::new();
     talk.read_line(&mut told).unwrap();
     assert!(told.starts_with("tenure: "), "{told}");
     place.server().restart();
-    assert_eq!(lines.next(), "x: free\n");
+    assert_eq!(lines.after_time(), "x: free\n");
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -135,6 +149,16 @@ impl Lines {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
         line
+    }
+
+    /// What stands behind the time: in New York, where these tests let `watch` run.
+    fn after_time(&mut self) -> String {
+        let line = self.next();
+        let (time, rest) = line.split_once(' ').unwrap();
+        let shape: String =
+            time.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect();
+        assert_eq!(shape, "9999-99-99T99:99:99-99:99", "{line}");
+        rest.to_owned()
     }
 }
 
@@ -177,6 +201,134 @@ fn hostile_names_do_nothing_to_a_terminal(place: &Place) {
     tame(&place.said(&["show", name]));
 }
 
+/// A lock that outlives the command that took it names no process: that one has ended. It names the
+/// program and the user that ran it.
+fn a_lock_without_a_process_names_none(place: &Place) {
+    let by_script = |script: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_tenure")]).stdin(Stdio::null());
+        shell.env("TENURE_URL", &place.url).env("USER", "ann").env_remove("REDIS_URL");
+        let output = shell.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    by_script("\"$0\" acquire x; :");
+    let shown = place.said(&["show", "x"]);
+    assert!(shown.contains("  held by sh of ann@"), "{shown}");
+    let about = place.json(&["show", "--json", "x"])["holders"][0]["about"].take();
+    assert_eq!((&about["program"], &about["pid"]), (&"sh of ann".into(), &Value::Null));
+    by_script("\"$0\" release --force x --reason 'it hung' --yes; :");
+    let shown = place.said(&["show", "x"]);
+    assert!(shown.contains(" ago by sh of ann@") && shown.contains(": it hung\n"), "{shown}");
+    // What only stays behind.
+    by_script("\"$0\" run --at-least 1h --once-per 1h kept -- true");
+    for name in ["kept", "tenure-once/kept"] {
+        let shown = place.said(&["show", name]);
+        assert!(shown.contains("  held by true@"), "{shown}");
+        let about = place.json(&["show", "--json", name])["holders"][0]["about"].take();
+        assert_eq!((&about["program"], &about["pid"]), (&"true".into(), &Value::Null));
+    }
+}
+
+/// A list fits the terminal: what is least important is left out, and what is too long is cut. What is
+/// piped is whole.
+fn a_list_fits_the_terminal(place: &Place) {
+    let long =
+        "a/name/that/is/too/long/for/every/terminal/that/is/looked/at/here/and/for/many/others";
+    place.said(&["acquire", "--note", "a note that is too long, as well", long]);
+    let holder = Holder::start(place, &["run", "deploy/a", "--", "sh", "-c", WAITS]);
+    for (columns, head) in [
+        (300, "NAME KIND HOLDER HELD FOR LEASE LEFT WAITERS FENCE"),
+        (80, "NAME KIND HOLDER HELD FOR LEASE LEFT WAITERS"),
+        (40, "NAME HOLDER HELD FOR"),
+        (20, "NAME HOLDER"),
+    ] {
+        let screen = Screen::wide(columns);
+        let mut command = place.tenure(&["ls"]);
+        assert!(command.stdout(screen.end()).status().unwrap().success());
+        screen.until("deploy");
+        let seen = screen.seen();
+        let lines: Vec<_> = seen.lines().collect();
+        assert_eq!(lines.len(), 3, "{columns}: {seen}");
+        let words: Vec<_> = lines[0].split_whitespace().collect();
+        assert_eq!(words.join(" "), head, "{columns}");
+        for line in &lines {
+            assert!(line.chars().count() <= columns.into(), "{columns}: {line:?}");
+        }
+        assert_eq!(lines[1].contains('…'), columns < 300, "{columns}: {seen}");
+    }
+    let piped = place.said(&["ls"]);
+    assert!(piped.contains(long) && piped.contains("FENCE") && !piped.contains('…'), "{piped}");
+    holder.stop();
+}
+
+/// Of many holders a list shows some, and counts all. `watch` takes a renewal for no change.
+fn many_holders_are_counted(place: &Place) {
+    let mut handles = Vec::new();
+    for _ in 0..12 {
+        handles.push(place.said(&["acquire", "--limit", "12", "--lease", "1h", "pool"]));
+    }
+    let list = place.json(&["ls", "--json"])["locks"][0].take();
+    let listed = list["holders"].as_array().unwrap().len();
+    assert_eq!((list["holding"].as_u64(), listed), (Some(12), 10), "{list}");
+    assert!(place.said(&["ls"]).contains(" and 11 more "));
+    let shown = place.json(&["show", "--json", "pool"]);
+    assert_eq!((&shown["holding"], shown["holders"].as_array().unwrap().len()), (&12.into(), 12));
+
+    let mut watch = place.tenure(&["watch", "--interval", "20ms"]);
+    let mut watch = watch.env("TZ", ZONE).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = Lines(BufReader::new(watch.stdout.take().unwrap()));
+    let first = lines.after_time();
+    assert!(first.starts_with("pool: held by ") && first.contains(" and 2 more; 0"), "{first}");
+    // The first ten that end are others after each of these.
+    for handle in &handles {
+        assert_eq!(place.said(&["renew", handle.trim()]), "");
+    }
+    place.said(&["release", handles[0].trim()]);
+    let next = lines.after_time();
+    assert!(next.contains(" and 1 more; 0 waiting"), "{next}");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
+
+/// I6, R29: a key of a lock that another program has written is named by `doctor`, `ls` and `watch`,
+/// which go on with the others.
+#[test]
+fn a_foreign_key_is_named_and_hides_no_other() {
+    let mut place = Place::redis();
+    place.said(&["acquire", "a"]);
+    place.said(&["acquire", "z"]);
+    let mut connection = place.server().connect().unwrap();
+    connection.command(&["SET", "tenure:{x}", "theirs"]).unwrap();
+
+    let found = place.output(&["doctor"]);
+    assert_eq!(found.status.code(), Some(1));
+    let found = String::from_utf8(found.stdout).unwrap();
+    let finding = "problem  contents: locks that cannot be read: x (the server said: WRONGTYPE ";
+    assert!(found.contains(finding) && found.contains("as of `tenure:{x}`: remove "), "{found}");
+
+    let output = place.output(&["ls"]);
+    assert_eq!(output.status.code(), Some(0));
+    let (list, told) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    let names: Vec<_> = list.lines().skip(1).filter_map(|it| it.split(' ').nth(1)).collect();
+    assert_eq!(names, ["a", "x", "z"], "{list}");
+    assert!(
+        list.contains("unreadable") && told.starts_with("tenure: `x` cannot be read: "),
+        "{list} {told}"
+    );
+
+    let mut watch = place.tenure(&["watch", "--interval", "20ms"]);
+    let mut watch = watch.env("TZ", ZONE).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = Lines(BufReader::new(watch.stdout.take().unwrap()));
+    assert!(lines.after_time().starts_with("a: held by "));
+    assert!(lines.after_time().starts_with("x: unknown: "));
+    assert!(lines.after_time().starts_with("z: held by "));
+    connection.command(&["DEL", "tenure:{x}"]).unwrap();
+    assert_eq!(lines.after_time(), "x: free\n");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
+
 /// A record of the store is spoilt: the list, the others and the watch go on, and the lock is named.
 #[test]
 fn a_lock_that_cannot_be_read_hides_no_other() {
@@ -200,7 +352,7 @@ fn a_lock_that_cannot_be_read_hides_no_other() {
         list.lines().skip(1).filter_map(|it| it.split_whitespace().next()).collect();
     assert_eq!(begins, ["a", "bad", "c"], "{list}");
     assert!(list.contains("unreadable"), "{list}");
-    assert!(told.starts_with("tenure: the record of `bad` in "), "{told}");
+    assert!(told.starts_with("tenure: `bad` cannot be read: the record of `bad` in "), "{told}");
     let output = place.output(&["ls", "--json"]);
     let locks = serde_json::from_slice::<Value>(&output.stdout).unwrap()["locks"].take();
     assert!(locks[1]["trouble"].as_str().unwrap().contains("`bad`"), "{locks}");

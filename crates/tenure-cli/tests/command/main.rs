@@ -12,6 +12,7 @@ mod eyes;
 mod fight;
 mod jobs;
 mod loss;
+mod patience;
 mod pipes;
 mod run;
 mod screen;
