@@ -43,7 +43,11 @@ impl Exit {
     pub(crate) fn told(error: &Error) -> ExitCode {
         let advice = trouble(error).and_then(|trouble| advice(&trouble.to_string()));
         match advice {
-            Some(advice) => Self::of(error).because(&format!("{error}: {advice}")),
+            Some(advice) => {
+                // What a server says often ends as a sentence does.
+                let met = error.to_string();
+                Self::of(error).because(&format!("{}: {advice}", met.trim_end_matches('.')))
+            }
             None => Self::of(error).because(error),
         }
     }
