@@ -10,6 +10,7 @@ mod doctor;
 mod election;
 mod eyes;
 mod fight;
+mod holders;
 mod jobs;
 mod loss;
 mod patience;
