@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 use tenure::engine::ForceOutcome;
-use tenure::{Handle, LockName, Owner, Released, Tenure};
+use tenure::{Error, Handle, LockName, Owner, Released, Tenure};
 
 use crate::exit::Exit;
 use crate::store::Store;
 use crate::voice::{Form, is_unheard, say};
 use crate::wish::Wish;
-use crate::words;
+use crate::{about, loss, words};
 
 /// Acquire a lock, and print a handle to renew and release it with
 ///
@@ -75,9 +75,11 @@ pub(crate) async fn acquire(arguments: Acquire) -> Result<(), ExitCode> {
         let why = "standard output is closed: nobody would get the handle";
         return Err(Exit::CannotWrite.because(&why));
     }
-    let tenure = arguments.store.connect().await?;
-    let lock = arguments.wish.lock(&tenure, &arguments.name);
-    let guard = arguments.wish.acquire(&lock, &arguments.name, false).await?;
+    let patience = arguments.wish.patience(false);
+    let tenure = arguments.store.reach(&about::of_caller(), &patience).await?;
+    let owner = Owner::new();
+    let lock = arguments.wish.lock(&tenure, &arguments.name, owner);
+    let guard = arguments.wish.acquire((&arguments.name, &lock, owner), &patience, false).await?;
     let detached = guard.detach().await;
     let handle = detached.map_err(|error| Exit::told(&error))?;
     let printed = arguments.form.print(|| format!("{handle}\n"), || words::handle(&handle));
@@ -92,8 +94,13 @@ pub(crate) async fn acquire(arguments: Acquire) -> Result<(), ExitCode> {
 
 pub(crate) async fn renew(arguments: Renew) -> Result<(), ExitCode> {
     let tenure = arguments.store.connect().await?;
-    let renewed = tenure.renew(&arguments.handle).await;
-    renewed.map_err(|error| Exit::told(&error))?;
+    match tenure.renew(&arguments.handle).await {
+        Err(Error::Lost(lost)) => {
+            let why = loss::sentence(&tenure, &lost, arguments.handle.owner()).await;
+            return Err(Exit::Lost.because(&why));
+        }
+        renewed => renewed.map_err(|error| Exit::told(&error))?,
+    }
     arguments.form.print(String::new, || words::handle(&arguments.handle))
 }
 
@@ -105,7 +112,9 @@ pub(crate) async fn release(arguments: Release) -> Result<(), ExitCode> {
             arguments.form.print(String::new, || released(handle.name(), &[handle.owner()]))
         }
         Ok(Released::AlreadyLost) => {
-            Err(Exit::Lost.because(&format!("`{}` was not held any more", handle.name())))
+            let by = loss::forced(&tenure, handle.name(), handle.owner()).await;
+            let by = by.map_or_else(String::new, |by| format!(": {by}"));
+            Err(Exit::Lost.because(&format!("`{}` was not held any more{by}", handle.name())))
         }
         Err(error) => Err(Exit::told(&error)),
     }
@@ -163,7 +172,7 @@ async fn confirm(
         return Err(refused());
     }
     let sole = match &info.holders[..] {
-        [holder] => Some(holder.owner),
+        [holder] if info.holding == 1 => Some(holder.owner),
         _ => None,
     };
     Ok(owner.or(sole))

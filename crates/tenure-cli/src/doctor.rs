@@ -9,8 +9,8 @@ use serde_json::json;
 use tenure::engine::{Finding, Severity};
 use tenure::{Error, Tenure};
 
-use crate::exit::Exit;
-use crate::store::Store;
+use crate::exit::advice;
+use crate::store::{Store, Unusable};
 use crate::voice::Form;
 use crate::words::plain;
 
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn doctor(arguments: Arguments) -> Result<(), ExitCode> {
     let examined = examine(&arguments.store).await;
-    let findings = examined.map_err(|error| Exit::told(&error))?;
+    let findings = examined.map_err(|unusable| unusable.told())?;
     let lines = || findings.iter().map(lines).collect();
     let objects = || json!({ "findings": findings.iter().map(object).collect::<Vec<_>>() });
     arguments.form.print(lines, objects)?;
@@ -42,14 +42,17 @@ pub(crate) async fn doctor(arguments: Arguments) -> Result<(), ExitCode> {
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Tries every operation, and asks the store about itself.
-async fn examine(store: &Store) -> Result<Vec<Finding>, Error> {
-    let tenure = match store.connect_with(Tenure::builder().patience(PATIENCE)).await {
-        Err(Error::Connect { trouble }) if trouble.is_answer() => return Ok(vec![ill(&trouble)]),
+async fn examine(store: &Store) -> Result<Vec<Finding>, Unusable> {
+    let builder = || Tenure::builder().patience(PATIENCE);
+    let tenure = match store.connect_with(builder).await {
+        Err(Unusable::Store(Error::Connect { trouble })) if trouble.is_answer() => {
+            return Ok(vec![ill(&trouble)]);
+        }
         connected => connected?,
     };
     let tried = exercise(&tenure).await;
     // If it answers here, it was reached, and has refused: that is a finding, too.
-    let mut findings = tenure.checkup().await?;
+    let mut findings = tenure.checkup().await.map_err(Unusable::Store)?;
     findings.insert(0, tried.map_or_else(|error| ill(&error), |()| well()));
     Ok(findings)
 }
@@ -78,24 +81,9 @@ fn well() -> Finding {
 
 fn ill(why: &impl Display) -> Finding {
     let found = why.to_string();
-    let known = ADVICE.iter().find(|(code, _)| found.contains(code));
-    let advice = known.map_or("see what the server says, and what else is found", |it| it.1);
+    let advice = advice(&found).unwrap_or("see what the server says, and what else is found");
     Finding::bad("operations", Severity::Problem, found, advice)
 }
-
-/// What to do about an operation that is refused, by the server's word for why.
-const ADVICE: &[(&str, &str)] = &[
-    ("NOAUTH", "the server wants a password: put it into TENURE_URL"),
-    ("WRONGPASS", "the user or the password in the URL is wrong"),
-    ("NOPERM", "grant this user what docs/cli.md lists, with ACL SETUSER"),
-    ("READONLY", "this is a replica: connect to the master"),
-    (
-        "NOREPLICAS",
-        "too few replicas follow this master: bring them back, or connect to the new master",
-    ),
-    ("OOM", "the server is full: give it more memory, or a server of its own to locks"),
-    ("MISCONF", "the server cannot write to its disk: make room there"),
-];
 
 fn lines(finding: &Finding) -> String {
     let found = plain(&finding.found);

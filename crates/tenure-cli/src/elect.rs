@@ -4,10 +4,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use tenure::{Leadership, Tenure};
+use tenure::{About, Leadership, Tenure, WaiterInfo};
 
-use crate::exit::Exit;
 use crate::job::{Job, OnLost, Outcome};
+use crate::patience::Patience;
 use crate::session::{End, Session};
 use crate::signals::Signals;
 use crate::time::time;
@@ -34,14 +34,19 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn elect(arguments: Arguments) -> ExitCode {
-    let campaign = async |tenure: &Tenure| campaign(tenure, &arguments).await;
+    let patience = Patience::new(None, arguments.session.verbose);
+    let campaign = async |tenure: &Tenure| campaign(tenure, &arguments, &patience).await;
     let lead = async |tenure: &Tenure, leadership, signals: &mut Signals| {
         lead(tenure, leadership, &arguments, signals).await
     };
-    arguments.session.conduct(campaign, lead).await
+    arguments.session.conduct(&patience, campaign, lead).await
 }
 
-async fn campaign(tenure: &Tenure, arguments: &Arguments) -> Result<Leadership, ExitCode> {
+async fn campaign(
+    tenure: &Tenure,
+    arguments: &Arguments,
+    patience: &Patience,
+) -> Result<Leadership, ExitCode> {
     let mut election = tenure.election(arguments.session.name.as_str()).lease(arguments.lease);
     if let Some(time) = arguments.renew_deadline {
         election = election.renew_deadline(time);
@@ -51,11 +56,13 @@ async fn campaign(tenure: &Tenure, arguments: &Arguments) -> Result<Leadership, 
     }
     // Whoever leads has the lock of that name.
     let lock = tenure.lock(arguments.session.name.as_str());
+    let me = About::this_process();
+    let is_me = |it: &WaiterInfo| (&it.about.host, it.about.pid) == (&me.host, me.pid);
     let leadership = tokio::select! {
         leadership = election.campaign() => leadership,
-        never = waiting::tell(&lock, arguments.session.verbose) => never,
+        never = waiting::tell(&lock, is_me, arguments.session.verbose) => never,
     };
-    let leadership = leadership.map_err(|error| Exit::told(&error))?;
+    let leadership = leadership.map_err(|error| patience.told(&error))?;
     let (name, fence) = (leadership.guard().name(), leadership.fence());
     arguments.session.say(format_args!("leading `{name}` with fence {fence}"));
     Ok(leadership)
@@ -73,9 +80,9 @@ async fn lead(
     let command = &arguments.session.command;
     let job = Job { tenure, command, url, on_lost: OnLost::Kill, grace };
     let outcome = job.run(leadership.guard(), signals).await;
-    let name = leadership.guard().name().clone();
+    let held = (leadership.guard().name().clone(), leadership.owner());
     if matches!(outcome, Outcome::Ended(_)) {
-        arguments.session.say(format_args!("resigning from `{name}`"));
+        arguments.session.say(format_args!("resigning from `{}`", held.0));
     }
-    job.conclude(outcome, &name, leadership.resign()).await
+    job.conclude(outcome, &held, leadership.resign()).await
 }

@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, getpid};
 use signal_hook::low_level::emulate_default_handler;
 use tenure::Error;
 
+use crate::patience::trouble;
 use crate::voice::{self, say};
 
 /// Why the command ends without the child's own status. The numbers are those of sysexits(3)
@@ -42,7 +43,15 @@ impl Exit {
 
     /// Says on standard error what the library did not do.
     pub(crate) fn told(error: &Error) -> ExitCode {
-        Self::of(error).because(error)
+        let advice = trouble(error).and_then(|trouble| advice(&trouble.to_string()));
+        match advice {
+            Some(advice) => {
+                // What a server says often ends as a sentence does.
+                let met = error.to_string();
+                Self::of(error).because(&format!("{}: {advice}", met.trim_end_matches('.')))
+            }
+            None => Self::of(error).because(error),
+        }
     }
 
     /// What an error of the library means for a script.
@@ -55,6 +64,28 @@ impl Exit {
         }
     }
 }
+
+/// What to do about what the server has said, if that is known.
+pub(crate) fn advice(said: &str) -> Option<&'static str> {
+    // The server's word stands at the beginning of what it said; a script's behind a dash.
+    let is_said =
+        |code: &str| said.contains(&format!(": {code} ")) || said.contains(&format!(" -{code} "));
+    ADVICE.iter().find(|(code, _)| is_said(code)).map(|(_, advice)| *advice)
+}
+
+/// What to do about an operation that is refused, by the server's word for why.
+const ADVICE: &[(&str, &str)] = &[
+    ("NOAUTH", "the server wants a password: put it into TENURE_URL, as in redis://:PASSWORD@HOST"),
+    ("WRONGPASS", "the user or the password in the URL is wrong"),
+    ("NOPERM", "grant this user what docs/cli.md lists, with ACL SETUSER"),
+    ("READONLY", "this is a replica: connect to the master"),
+    (
+        "NOREPLICAS",
+        "too few replicas follow this master: bring them back, or connect to the new master",
+    ),
+    ("OOM", "the server is full: give it more memory, or a server of its own to locks"),
+    ("MISCONF", "the server cannot write to its disk: make room there"),
+];
 
 /// Ends as the signal of ^C ends a program, and not with a status: a shell goes on with the next command
 /// of a script if this one seems to have handled it. The first process of a PID namespace, as in a

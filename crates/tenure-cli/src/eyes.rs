@@ -4,14 +4,14 @@ use std::fmt::{self, Display, Formatter};
 use std::process::ExitCode;
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use serde_json::json;
 use tenure::{Kind, LockInfo};
 
 use crate::exit::Exit;
 use crate::store::Store;
-use crate::voice::{Form, say};
-use crate::words::{self, ago, for_people, plain, who, who_all};
+use crate::table;
+use crate::voice::{Form, columns, say};
+use crate::words::{self, ago, for_people, holds, plain, who};
 
 /// List the locks that are held or wanted
 #[derive(Args)]
@@ -47,39 +47,14 @@ pub(crate) async fn list(arguments: List) -> Result<(), ExitCode> {
     locks.truncate(arguments.limit);
     let list = || locks.iter().map(words::lock).collect::<Vec<_>>();
     let objects = || json!({ "locks": list(), "more": more });
-    arguments.form.print(|| format!("{}\n", table(&locks)), objects)?;
-    locks.iter().filter_map(|lock| lock.trouble.as_ref()).for_each(|trouble| say(plain(trouble)));
+    arguments.form.print(|| format!("{}\n", table::table(&locks, columns())), objects)?;
+    for (lock, trouble) in locks.iter().filter_map(|lock| Some((lock, lock.trouble.as_ref()?))) {
+        say(format_args!("`{}` cannot be read: {trouble}", lock.name));
+    }
     if more {
         say("there are more: raise --limit, or give a prefix");
     }
     Ok(())
-}
-
-fn table(locks: &[LockInfo]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["NAME", "KIND", "HOLDER", "HELD FOR", "LEASE LEFT", "WAITERS", "FENCE"]);
-    for lock in locks {
-        let first = lock.holders.first();
-        table.add_row([
-            plain(lock.name.as_str()),
-            kind(lock),
-            who_all(lock),
-            first.map(|it| ago(it.since)).unwrap_or_default(),
-            first.map(|it| for_people(it.lease_left)).unwrap_or_default(),
-            lock.waiting.to_string(),
-            first.map(|it| it.fence.to_string()).unwrap_or_default(),
-        ]);
-    }
-    table
-}
-
-fn kind(lock: &LockInfo) -> String {
-    match lock.kind {
-        Some(kind) => kind.to_string(),
-        None if lock.trouble.is_some() => "unreadable".to_owned(),
-        None => String::new(),
-    }
 }
 
 pub(crate) async fn show(arguments: Show) -> Result<(), ExitCode> {
@@ -104,7 +79,7 @@ impl Display for Portrait<'_> {
             None => writeln!(f, "{name}: unknown")?,
         }
         for it in &lock.holders {
-            writeln!(f, "  held by {}", who(&it.about))?;
+            writeln!(f, "  held by {}", holds(lock, it))?;
             let (since, left) = (ago(it.since), for_people(it.lease_left));
             writeln!(f, "    since {since} ago, lease left {left}")?;
             let share = match lock.kind {
@@ -118,11 +93,17 @@ impl Display for Portrait<'_> {
                 writeln!(f, "    released, and kept for its least time")?;
             }
         }
+        if let more @ 1.. = lock.holding.saturating_sub(lock.holders.len()) {
+            writeln!(f, "  and {more} more")?;
+        }
         if lock.waiting > 0 {
             writeln!(f, "  {} waiting", lock.waiting)?;
         }
         for (place, it) in lock.waiters.iter().enumerate() {
             writeln!(f, "  {:>3}. {}, for {}", place + 1, who(&it.about), ago(it.since))?;
+        }
+        if let more @ 1.. = lock.waiting.saturating_sub(lock.waiters.len()) {
+            writeln!(f, "       and {more} more")?;
         }
         if let Some(forced) = &lock.forced {
             let (by, reason) = (who(&forced.by), plain(&forced.reason));

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
-use tenure::{Error, Guard, LockName, Released, Tenure};
+use tenure::{Error, Guard, LockName, Owner, Released, Tenure};
 
 use crate::changes::Ending;
 use crate::child::Child;
@@ -14,8 +14,8 @@ use crate::exit::Exit;
 use crate::link::{Bequest, Order};
 use crate::session::End;
 use crate::signals::Signals;
-use crate::store;
 use crate::voice::say;
+use crate::{loss, store};
 
 /// What to do when the lock is lost.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -30,6 +30,7 @@ pub(crate) enum OnLost {
 
 /// A command, and how it is to end.
 pub(crate) struct Job<'a> {
+    /// The store, which knows how a lock was lost.
     pub(crate) tenure: &'a Tenure,
     pub(crate) command: &'a [OsString],
     /// Where it finds the store, if somebody has named one.
@@ -118,7 +119,7 @@ impl Job<'_> {
     pub(crate) async fn conclude(
         &self,
         outcome: Outcome,
-        name: &LockName,
+        (name, owner): &(LockName, Owner),
         release: impl Future<Output = Result<Released, Error>>,
     ) -> End {
         if matches!(outcome, Outcome::Lost | Outcome::EndedWithout(_)) {
@@ -126,14 +127,15 @@ impl Job<'_> {
         }
         match tokio::time::timeout(RELEASE_TIME, release).await {
             Ok(Ok(Released::Now)) => {}
-            Ok(Ok(Released::AlreadyLost)) => match self.on_lost {
-                OnLost::Ignore => {}
-                OnLost::Warn => say(format_args!("`{name}` was lost before the command ended")),
-                OnLost::Kill => {
-                    say(format_args!("`{name}` was lost before the command ended"));
+            Ok(Ok(Released::AlreadyLost)) if self.on_lost == OnLost::Ignore => {}
+            Ok(Ok(Released::AlreadyLost)) => {
+                let by = loss::forced(self.tenure, name, *owner).await;
+                let by = by.map_or_else(String::new, |by| format!(": {by}"));
+                say(format_args!("`{name}` was lost before the command ended{by}"));
+                if self.on_lost == OnLost::Kill {
                     return End::Lost;
                 }
-            },
+            }
             Ok(Err(error)) => say(format_args!("{error}; it is free when its lease ends")),
             Err(_) => say(format_args!(
                 "the store did not answer when `{name}` was released; it is free when its lease ends"
@@ -148,7 +150,19 @@ impl Job<'_> {
             io::ErrorKind::NotFound => Exit::NotFound,
             _ => Exit::CannotRun,
         };
-        exit.because(&format!("could not run `{program}`: {error}"))
+        let hint = match exit {
+            Exit::NotFound => self.shell_hint().unwrap_or_default(),
+            _ => String::new(),
+        };
+        exit.because(&format!("could not run `{program}`: {error}{hint}"))
+    }
+
+    /// For a line of shell that was given as one word.
+    fn shell_hint(&self) -> Option<String> {
+        let [line] = self.command else { return None };
+        let line = line.to_str().filter(|line| line.contains([' ', ';', '|', '&', '$', '>']))?;
+        let quoted = line.replace('\'', r"'\''");
+        Some(format!("; no shell reads it: for a line of shell write sh -c '{quoted}'"))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The `tenure` command: any command under a lock, from the shell.
 
+mod about;
 mod changes;
 mod child;
 mod detached;
@@ -12,7 +13,9 @@ mod guardian;
 mod job;
 mod limits;
 mod link;
+mod loss;
 mod paper;
+mod patience;
 mod processes;
 mod program;
 mod run;
@@ -20,6 +23,7 @@ mod session;
 mod signals;
 mod store;
 mod supervision;
+mod table;
 mod terminal;
 mod time;
 mod voice;

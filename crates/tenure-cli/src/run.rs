@@ -4,10 +4,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use tenure::{Error, Guard, Lock, Released, Tenure};
+use tenure::{Error, Guard, Lock, Owner, Released, Tenure};
 
 use crate::exit::Exit;
 use crate::job::{Job, OnLost, Outcome};
+use crate::patience::Patience;
 use crate::session::{End, Session};
 use crate::signals::Signals;
 use crate::time::{period, time};
@@ -49,26 +50,34 @@ pub(crate) struct Arguments {
 }
 
 /// What the names of marks begin with.
-const MARK: &str = "tenure-once/";
+pub(crate) const MARK: &str = "tenure-once/";
 
 pub(crate) async fn run(arguments: Arguments) -> ExitCode {
-    let acquire = async |tenure: &Tenure| acquire(tenure, &arguments).await;
+    let patience = arguments.wish.patience(arguments.session.verbose);
+    let acquire = async |tenure: &Tenure| acquire(tenure, &arguments, &patience).await;
     let hold = async |tenure: &Tenure, guard, signals: &mut Signals| {
         hold(tenure, guard, &arguments, signals).await
     };
-    arguments.session.conduct(acquire, hold).await
+    arguments.session.conduct(&patience, acquire, hold).await
 }
 
-async fn acquire(tenure: &Tenure, arguments: &Arguments) -> Result<Guard, ExitCode> {
-    if is_done(arguments.mark(tenure).as_ref()).await? {
+async fn acquire(
+    tenure: &Tenure,
+    arguments: &Arguments,
+    patience: &Patience,
+) -> Result<Guard, ExitCode> {
+    let mark = arguments.mark(tenure);
+    let looked = patience.endure(async || is_done(mark.as_ref()).await).await;
+    if looked.map_err(|error| patience.told(&error))? {
         return Err(arguments.nothing_to_do());
     }
-    let mut lock: Lock = arguments.wish.lock(tenure, &arguments.session.name);
+    let (name, owner) = (&*arguments.session.name, Owner::new());
+    let mut lock: Lock = arguments.wish.lock(tenure, name, owner);
     if let Some(time) = arguments.at_least {
         lock = lock.at_least(time);
     }
-    let guard =
-        arguments.wish.acquire(&lock, &arguments.session.name, arguments.session.verbose).await?;
+    let wanted = (name, &lock, owner);
+    let guard = arguments.wish.acquire(wanted, patience, arguments.session.verbose).await?;
     // Otherwise a lock that was handed over would soon seem to be lost.
     guard.confirm().await.map_err(|error| Exit::told(&error))?;
     arguments.session.say(format_args!("holding `{}` with fence {}", guard.name(), guard.fence()));
@@ -77,7 +86,7 @@ async fn acquire(tenure: &Tenure, arguments: &Arguments) -> Result<Guard, ExitCo
 
 /// Runs the command, unless it is not due yet.
 async fn hold(tenure: &Tenure, guard: Guard, arguments: &Arguments, signals: &mut Signals) -> End {
-    let name = guard.name().clone();
+    let held = (guard.name().clone(), guard.owner());
     let job = Job {
         tenure,
         command: &arguments.session.command,
@@ -90,7 +99,7 @@ async fn hold(tenure: &Tenure, guard: Guard, arguments: &Arguments, signals: &mu
     let outcome = match is_done(mark.as_ref()).await {
         Ok(false) => job.run(&guard, signals).await,
         Ok(true) => Outcome::NotStarted(arguments.nothing_to_do()),
-        Err(code) => Outcome::NotStarted(code),
+        Err(error) => Outcome::NotStarted(Exit::told(&error)),
     };
     if let (Some(mark), Some(0)) = (&mark, outcome.status()) {
         tokio::select! {
@@ -99,16 +108,16 @@ async fn hold(tenure: &Tenure, guard: Guard, arguments: &Arguments, signals: &mu
         }
     }
     if matches!(outcome, Outcome::NotStarted(_)) {
-        return job.conclude(outcome, &name, release_now(tenure, guard)).await;
+        return job.conclude(outcome, &held, release_now(tenure, guard)).await;
     }
     if matches!(outcome, Outcome::Ended(_)) {
-        arguments.session.say(format_args!("releasing `{name}`"));
+        arguments.session.say(format_args!("releasing `{}`", held.0));
     }
     if arguments.at_least.is_some() {
         // The store forgets who a client is when it leaves; this one's lock stays for a while.
         std::mem::forget(tenure.clone());
     }
-    job.conclude(outcome, &name, guard.release()).await
+    job.conclude(outcome, &held, guard.release()).await
 }
 
 /// Releases a lock under which nothing was done: for no least time.
@@ -116,12 +125,10 @@ async fn release_now(tenure: &Tenure, guard: Guard) -> Result<Released, Error> {
     tenure.release(&guard.detach().await?).await
 }
 
-/// Whether the command has succeeded within the time in which it is to run once. An error is told
-/// already.
-async fn is_done(mark: Option<&Lock>) -> Result<bool, ExitCode> {
+/// Whether the command has succeeded within the time in which it is to run once.
+async fn is_done(mark: Option<&Lock>) -> Result<bool, Error> {
     let Some(mark) = mark else { return Ok(false) };
-    let info = mark.inspect().await.map_err(|error| Exit::told(&error))?;
-    Ok(!info.is_free())
+    Ok(!mark.inspect().await?.is_free())
 }
 
 /// Remembers a success until the command is due again, whoever holds the lock meanwhile.

@@ -9,7 +9,9 @@ use clap::Args;
 use rustix::process::Signal;
 use tenure::Tenure;
 
+use crate::about;
 use crate::exit::{Exit, interrupted};
+use crate::patience::Patience;
 use crate::signals::Signals;
 use crate::store::Store;
 use crate::voice::say;
@@ -37,13 +39,14 @@ impl Session {
     /// that has been told.
     pub(crate) async fn conduct<T>(
         &self,
+        patience: &Patience,
         acquire: impl AsyncFnOnce(&Tenure) -> Result<T, ExitCode>,
         hold: impl AsyncFnOnce(&Tenure, T, &mut Signals) -> End,
     ) -> ExitCode {
         // First of all: from now on, no signal is missed.
         let signals = Signals::catch();
         let end = match signals {
-            Ok(mut signals) => self.live(acquire, hold, &mut signals).await,
+            Ok(mut signals) => self.live(patience, acquire, hold, &mut signals).await,
             Err(error) => End::Status(Exit::System.because(&error)),
         };
         match end {
@@ -55,11 +58,13 @@ impl Session {
 
     async fn live<T>(
         &self,
+        patience: &Patience,
         acquire: impl AsyncFnOnce(&Tenure) -> Result<T, ExitCode>,
         hold: impl AsyncFnOnce(&Tenure, T, &mut Signals) -> End,
         signals: &mut Signals,
     ) -> End {
-        let tenure = match before_signals(signals, self.store.connect()).await {
+        let about = about::of_command(&self.command);
+        let tenure = match before_signals(signals, self.store.reach(&about, patience)).await {
             Ok(tenure) => tenure,
             Err(end) => return end,
         };

@@ -1,46 +1,101 @@
 //! Where the store is.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Args;
-use tenure::{Builder, Error, Tenure};
+use tenure::{About, Builder, Error, Tenure};
 use url::Url;
 
+use crate::about;
 use crate::exit::Exit;
+use crate::patience::Patience;
 
 /// The variable that names it.
 pub(crate) const VARIABLE: &str = "TENURE_URL";
 
+/// The variable that names it if the other one does not: other programs have it, too.
+const OTHER_VARIABLE: &str = "REDIS_URL";
+
 #[derive(Args)]
 pub(crate) struct Store {
     /// The store, such as redis://host, rediss://host for TLS, or local:///folder. Without it
-    /// REDIS_URL is used, if it is set; otherwise `local:`, which the commands of one user on this
-    /// machine share
-    #[arg(long, env = VARIABLE, hide_env_values = true)]
+    /// TENURE_URL is used, or else REDIS_URL; if neither is set, `local:`, which the commands of one
+    /// user on this machine share
+    // Read here, and not by the parser: that would show it as required wherever the variable is set.
+    #[arg(long)]
     url: Option<String>,
 }
 
+/// Why there is no client.
+pub(crate) enum Unusable {
+    /// Nothing was tried: this is wrong with what names the store.
+    Named(String),
+    Store(Error),
+}
+
+impl Unusable {
+    /// Says why.
+    pub(crate) fn told(&self) -> ExitCode {
+        match self {
+            Self::Named(why) => Exit::Usage.because(why),
+            Self::Store(error) => Exit::told(error),
+        }
+    }
+}
+
 impl Store {
-    /// Connects to it. An error is told already.
+    /// Connects to it, once. An error is told already.
     pub(crate) async fn connect(&self) -> Result<Tenure, ExitCode> {
-        let connected = self.connect_with(Tenure::builder()).await;
-        connected.map_err(|error| Exit::told(&error))
+        let builder = Tenure::builder().about(about::of_caller());
+        self.connect_with(|| builder).await.map_err(|unusable| unusable.told())
     }
 
-    pub(crate) async fn connect_with(&self, builder: Builder) -> Result<Tenure, Error> {
-        let redis = || std::env::var_os("REDIS_URL");
-        let url = self.url.clone().map(OsString::from).or_else(redis);
-        let url = url.as_deref().unwrap_or(OsStr::new("local:"));
-        // What is no text is refused, as what is empty: never another store in silence.
-        builder.connect(url.to_str().unwrap_or_default()).await
+    pub(crate) async fn connect_with(
+        &self,
+        builder: impl FnOnce() -> Builder,
+    ) -> Result<Tenure, Unusable> {
+        let url = self.url().map_err(Unusable::Named)?;
+        builder().connect(&url).await.map_err(Unusable::Store)
+    }
+
+    /// Connects to it, as this holder, for as long as there is patience. An error is told already.
+    pub(crate) async fn reach(
+        &self,
+        about: &About,
+        patience: &Patience,
+    ) -> Result<Tenure, ExitCode> {
+        let url = self.url().map_err(|why| Exit::Usage.because(&why))?;
+        let connect = async || {
+            let builder = Tenure::builder().about(about.clone()).patience(patience.time());
+            builder.connect(&url).await
+        };
+        patience.endure(connect).await.map_err(|error| patience.told(&error))
+    }
+
+    /// Where it is; or what is wrong with what names it. Then no other store is used in silence.
+    fn url(&self) -> Result<String, String> {
+        let variable = |name| std::env::var_os(name).map(|url| (name, url));
+        let named = self.url.as_ref().map(|url| ("--url", OsString::from(url)));
+        let named = named.or_else(|| variable(VARIABLE)).or_else(|| variable(OTHER_VARIABLE));
+        let Some((source, url)) = named else { return Ok("local:".to_owned()) };
+        match url.into_string() {
+            Ok(url) if url.is_empty() => {
+                let or = if source == "--url" { "leave it out" } else { "unset it" };
+                let forms = "such as redis://host or local:";
+                Err(format!("{source} is empty: name a store there, {forms}, or {or}"))
+            }
+            Ok(url) => Ok(url),
+            Err(_) => Err(format!("{source} is not text, so it names no store")),
+        }
     }
 
     /// What a command that runs under a lock is told of it: where it is, so that a `tenure` in
     /// there speaks to the same store, but not with which password. None if nobody has named it:
     /// then both find it in the same way.
     pub(crate) fn for_child(&self) -> Option<String> {
-        self.url.as_deref().map(without_login)
+        let variable = || std::env::var(VARIABLE).ok();
+        self.url.clone().or_else(variable).map(|url| without_login(&url))
     }
 }
 

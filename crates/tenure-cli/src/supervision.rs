@@ -16,7 +16,7 @@ use crate::processes::Process;
 use crate::signals::Signals;
 use crate::time::pause;
 use crate::voice::say;
-use crate::{family, terminal};
+use crate::{family, loss, terminal};
 
 /// How often to look who has ended.
 const LOOK: Duration = Duration::from_millis(20);
@@ -40,14 +40,10 @@ impl Job<'_> {
             () = guard.runs_out(self.grace), if self.on_lost != OnLost::Ignore => {}
             never = reassure(link.as_deref(), guard) => match never {},
         }
-        match guard.ensure_held() {
-            Err(lost) => say(lost),
-            Ok(()) => {
-                say(format_args!("`{}` is being lost: it was not renewed in time", guard.name()));
-            }
-        }
+        // What the store knows about it is asked meanwhile: nothing waits for it.
         if self.on_lost == OnLost::Warn {
-            return match self.accompany(guard, &mut child, signals).await {
+            let accompany = self.accompany(guard, &mut child, signals);
+            return match tokio::join!(self.tell_loss(guard), accompany).1 {
                 Outcome::Ended(ending) => Outcome::EndedWithout(ending),
                 outcome => outcome,
             };
@@ -56,8 +52,17 @@ impl Job<'_> {
             let last = guard.remaining().max(self.grace);
             link.say(Word::Ending(Moment::now().after(last)));
         }
-        self.end(guard, &mut child, signals).await;
+        tokio::join!(self.tell_loss(guard), self.end(guard, &mut child, signals));
         Outcome::Lost
+    }
+
+    async fn tell_loss(&self, guard: &Guard) {
+        match guard.ensure_held() {
+            Err(lost) => say(loss::sentence(self.tenure, &lost, guard.owner()).await),
+            Ok(()) => {
+                say(format_args!("`{}` is being lost: it was not renewed in time", guard.name()));
+            }
+        }
     }
 
     /// Passes signals on to the command until it ends.

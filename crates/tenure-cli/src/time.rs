@@ -4,22 +4,43 @@ use std::time::Duration;
 
 use tenure::Lease;
 
-use crate::words::for_people;
+use crate::words::in_sentence;
 
-/// A time such as `10s`, `500ms`, `2m`, `1h`; a bare number counts seconds.
+/// What a time is counted in, from the longest to the shortest, in seconds.
+const UNITS: [(&str, f64); 6] =
+    [("w", 604_800.0), ("d", 86_400.0), ("h", 3_600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001)];
+
+/// A time such as `10s`, `500ms`, `2m`, `1h30m` or `1d`; a bare number counts seconds.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time: write it like 500ms, 10s, 2m or 1h");
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    let seconds = match unit {
-        "ms" => number / 1000.0,
-        "s" | "" => number,
-        "m" => number * 60.0,
-        "h" => number * 3600.0,
-        _ => return Err(wrong()),
-    };
+    let wrong = || format!("`{text}` is no time: write it like 500ms, 10s, 2m, 1h30m or 1d");
+    let seconds = seconds(text.trim()).ok_or_else(wrong)?;
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
+}
+
+fn seconds(text: &str) -> Option<f64> {
+    let (mut rest, mut units, mut seconds) = (text, &UNITS[..], 0.0);
+    loop {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (number, behind) = rest.split_at(end);
+        let number: f64 = number.parse().ok()?;
+        let behind = behind.trim_start();
+        let end = behind.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(behind.len());
+        let unit = match &behind[..end] {
+            "" if number_is_all(text) => "s",
+            unit => unit,
+        };
+        // Each unit once, and longer ones first: anything else is a slip.
+        let place = units.iter().position(|(name, _)| *name == unit)?;
+        seconds += number * units[place].1;
+        (rest, units) = (behind[end..].trim_start(), &units[place + 1..]);
+        if rest.is_empty() {
+            return Some(seconds);
+        }
+    }
+}
+
+fn number_is_all(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_digit() || c == '.')
 }
 
 #[expect(clippy::disallowed_methods, reason = "between two looks, or until patience is over")]
@@ -39,8 +60,8 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
 
 fn within(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
     match time(text)? {
-        time if time < least => Err(format!("it must be {least:?} at least")),
-        time if time > most => Err(format!("it must be {} at most", for_people(most))),
+        time if time < least => Err(format!("it must be {} at least", in_sentence(least))),
+        time if time > most => Err(format!("it must be {} at most", in_sentence(most))),
         time => Ok(time),
     }
 }
@@ -48,16 +69,43 @@ fn within(text: &str, least: Duration, most: Duration) -> Result<Duration, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::for_people;
 
     #[test]
     fn times_are_written_as_people_write_them() {
-        assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(time("10s"), Ok(Duration::from_secs(10)));
-        assert_eq!(time("1.5"), Ok(Duration::from_millis(1500)));
-        assert_eq!(time("2m"), Ok(Duration::from_secs(120)));
-        assert_eq!(time("1h"), Ok(Duration::from_secs(3600)));
-        for bad in ["", "s", "10 s", "10x", "-1s", "1e3s", "."] {
+        for (text, millis) in [
+            ("500ms", 500),
+            ("10s", 10_000),
+            ("10 s", 10_000),
+            ("3", 3_000),
+            ("1.5", 1_500),
+            ("2m", 120_000),
+            ("1h", 3_600_000),
+            ("1h30m", 5_400_000),
+            ("1h 30m", 5_400_000),
+            ("1m30s", 90_000),
+            ("1s500ms", 1_500),
+            ("1d", 86_400_000),
+            ("1d12h", 129_600_000),
+            ("2w", 1_209_600_000),
+        ] {
+            assert_eq!(time(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for bad in ["", "s", "10x", "-1s", "1e3s", ".", "30m1h", "1h1h", "1h30", "1 2", "1 2s"] {
             assert!(time(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// What is printed can be typed.
+    #[test]
+    fn a_time_that_is_printed_is_understood() {
+        let millis = [0, 1, 250, 1_500, 3_000, 42_000, 75_000, 90_500, 5_400_000, 90_000_000];
+        for millis in millis.into_iter().chain([172_800_000, 190_000_000, 1_209_600_000]) {
+            let it = Duration::from_millis(millis);
+            assert_eq!(time(&in_sentence(it)), Ok(it), "{}", in_sentence(it));
+            let near = time(&for_people(it)).unwrap();
+            let off = near.abs_diff(it);
+            assert!(off <= Duration::from_millis(50) || off * 12 < it, "{} {it:?}", for_people(it));
         }
     }
 }

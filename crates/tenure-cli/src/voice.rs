@@ -4,13 +4,14 @@
 //! also when nobody listens any more.
 
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
 use clap::{Args, ColorChoice};
 use rustix::fs::{OFlags, fcntl_getfl, fstat, makedev};
+use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 
 use crate::exit::Exit;
@@ -60,6 +61,18 @@ pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<(), ExitCode> {
 pub(crate) fn is_unheard() -> bool {
     let is_null = fstat(io::stdout()).is_ok_and(|it| it.st_rdev == makedev(1, 3));
     is_null && fcntl_getfl(io::stdout()).is_ok_and(|flags| flags.contains(OFlags::RDWR))
+}
+
+/// How many columns what is printed may have; none where no terminal shows it.
+pub(crate) fn columns() -> Option<u16> {
+    let output = io::stdout();
+    let size = output.is_terminal().then(|| tcgetwinsize(output).ok())??;
+    Some(size.ws_col).filter(|columns| *columns > 0)
+}
+
+/// Whether talk is shown at a terminal.
+pub(crate) fn is_seen() -> bool {
+    io::stderr().is_terminal()
 }
 
 /// Says something to people, without waiting until they listen: a pipe that nobody reads is full at

@@ -1,15 +1,14 @@
 //! The line that is shown at a terminal while a lock is waited for.
 
 use std::future::pending;
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tenure::{About, Lock, LockInfo};
+use tenure::{Error, Lock, LockInfo, WaiterInfo};
 
 use crate::terminal;
 use crate::time::pause;
-use crate::voice::say;
+use crate::voice::{is_seen, say};
 use crate::words::{holders, plain};
 
 /// Nobody wants to read about a wait that is over at once.
@@ -18,37 +17,43 @@ const FIRST: Duration = Duration::from_millis(300);
 /// How often to look.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Tells who is ahead, for as long as it is polled. Not at a terminal: once, if asked for.
-pub(crate) async fn tell(lock: &Lock, is_verbose: bool) -> ! {
-    let is_terminal = std::io::stderr().is_terminal();
+/// Tells who is ahead, for as long as it is polled, and that the store is away. Not at a terminal: once,
+/// if asked for.
+pub(crate) async fn tell(lock: &Lock, is_me: impl Fn(&WaiterInfo) -> bool, is_verbose: bool) -> ! {
+    let is_terminal = is_seen();
     if !is_terminal && !is_verbose {
         pending::<()>().await;
     }
     pause(FIRST).await;
-    let mut line = None;
+    let (mut line, mut last) = (None, None);
     loop {
         // Nobody looks at a job in the background; its line would be written over what others write.
         if terminal::is_behind(std::io::stderr()) {
             line = None;
-        } else if let Ok(info) = lock.inspect().await {
+        } else {
+            let seen = lock.inspect().await;
+            let sentence = seen.as_ref().map_or_else(trouble, |info| sentence(info, &is_me));
             let line = line.get_or_insert_with(Line::new);
-            // Where a line cannot be written anew (TERM is dumb), there is one, and no more.
-            if line.0.is_hidden() || !is_terminal {
-                say(sentence(&info));
-                pending::<()>().await;
+            // Where a line cannot be written anew (TERM is dumb), there is one, and no more: until the
+            // store goes, or comes back.
+            if !line.0.is_hidden() && is_terminal {
+                line.0.set_message(sentence);
+            } else if last.replace(seen.is_ok()) != Some(seen.is_ok()) {
+                say(sentence);
             }
-            line.0.set_message(sentence(&info));
         }
         pause(EVERY).await;
     }
 }
 
-fn sentence(info: &LockInfo) -> String {
+fn trouble(error: &Error) -> String {
+    plain(format_args!("waiting for the store: {error}"))
+}
+
+fn sentence(info: &LockInfo, is_me: &impl Fn(&WaiterInfo) -> bool) -> String {
     let name = plain(info.name.as_str());
     let holders = holders(info).unwrap_or_else(|| "nobody yet".to_owned());
-    let me = About::this_process();
-    let is_me = |about: &About| (&about.host, about.pid) == (&me.host, me.pid);
-    let ahead = info.waiters.iter().position(|waiter| is_me(&waiter.about));
+    let ahead = info.waiters.iter().position(is_me);
     let ahead = match ahead {
         Some(0) => "next in line".to_owned(),
         Some(ahead) => format!("{ahead} ahead in line"),

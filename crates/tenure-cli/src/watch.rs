@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use tenure::{LockInfo, Tenure};
 
 use crate::exit::Exit;
 use crate::store::Store;
 use crate::time::{interval, pause};
 use crate::voice::{Form, say};
-use crate::words::{self, plain, who};
+use crate::words::{self, clock, clock_ms, holds, plain};
 
 /// Follow the locks: a line for every change, until it is interrupted
 ///
@@ -58,12 +58,15 @@ pub(crate) async fn watch(arguments: Arguments) -> Result<(), ExitCode> {
         }
         for (name, info) in &now {
             if before.get(name).is_none_or(|earlier| differs(earlier, info)) {
-                arguments.form.print(|| sentence(info), || words::lock(info))?;
+                arguments.form.print(|| line(&sentence(info)), || stamped(words::lock(info)))?;
             }
         }
         for name in before.keys().filter(|name| !now.contains_key(*name)) {
-            let object = || json!({ "name": name, "kind": null, "holders": [], "waiting": 0 });
-            arguments.form.print(|| format!("{}: free\n", plain(name)), object)?;
+            let free = || {
+                let fields = json!({ "name": name, "kind": null, "holding": 0, "holders": [], "waiting": 0 });
+                stamped(fields)
+            };
+            arguments.form.print(|| line(&format!("{}: free", plain(name))), free)?;
         }
         before = now;
         pause(arguments.interval).await;
@@ -77,19 +80,37 @@ async fn look(tenure: &Tenure, prefix: &str) -> Result<BTreeMap<String, LockInfo
 
 /// Other holders, or more or fewer who wait. Leases that were renewed are no change.
 fn differs(earlier: &LockInfo, now: &LockInfo) -> bool {
+    // Of many, a list has those whose leases end first: others with every renewal.
+    let are_all = |info: &LockInfo| info.holding <= info.holders.len();
     let holders = |info: &LockInfo| {
-        info.holders.iter().map(|it| (it.owner, it.fence, it.permits)).collect::<Vec<_>>()
+        let holders = info.holders.iter().filter(|_| are_all(info));
+        holders.map(|it| (it.owner, it.fence, it.permits)).collect::<Vec<_>>()
     };
     earlier.waiting != now.waiting
+        || earlier.holding != now.holding
         || earlier.trouble.is_some() != now.trouble.is_some()
         || holders(earlier) != holders(now)
 }
 
+/// A line of its own, with the time.
+fn line(sentence: &str) -> String {
+    format!("{} {sentence}\n", clock())
+}
+
+fn stamped(mut object: Value) -> Value {
+    object["at_ms"] = clock_ms().into();
+    object
+}
+
 fn sentence(info: &LockInfo) -> String {
     if let Some(trouble) = &info.trouble {
-        return format!("{}: unknown: {}\n", plain(info.name.as_str()), plain(trouble));
+        return format!("{}: unknown: {}", plain(info.name.as_str()), plain(trouble));
     }
-    let holders: Vec<_> = info.holders.iter().map(|holder| who(&holder.about)).collect();
+    let holders: Vec<_> = info.holders.iter().map(|holder| holds(info, holder)).collect();
+    let more = match info.holding.saturating_sub(holders.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
     let holders = if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") };
-    format!("{}: held by {holders}; {} waiting\n", plain(info.name.as_str()), info.waiting)
+    format!("{}: held by {holders}{more}; {} waiting", plain(info.name.as_str()), info.waiting)
 }

@@ -4,13 +4,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use tenure::{Error, Guard, Lock, Tenure, Wait};
+use tenure::{Error, Guard, Lock, Owner, Tenure, Wait};
 
 use crate::exit::Exit;
+use crate::patience::Patience;
 use crate::time::time;
 use crate::voice::say;
 use crate::waiting;
-use crate::words::holders;
+use crate::words::{holders, in_sentence};
 
 /// How long to look who has a lock, for somebody who has waited long enough.
 const LOOK: Duration = Duration::from_millis(500);
@@ -27,10 +28,11 @@ pub(crate) struct Wish {
     /// Let N hold it at once. The latest N counts
     #[arg(long, value_name = "N")]
     limit: Option<u32>,
-    /// Do not wait: fail if it is not free
+    /// Do not wait: fail if it is not free, or the store cannot be reached
     #[arg(short, long)]
     nonblock: bool,
-    /// Wait for at most TIME, such as 10s, 500ms or 2m
+    /// Wait for at most TIME, such as 10s, 500ms, 2m or 1h30m, also for a store that cannot be
+    /// reached
     #[arg(short, long, value_name = "TIME", value_parser = time, conflicts_with = "nonblock")]
     wait: Option<Duration>,
     /// The exit status if the lock is not acquired
@@ -45,15 +47,21 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
-    /// The lock of this name, as it is wanted.
-    pub(crate) fn lock(&self, tenure: &Tenure, name: &str) -> Lock {
+    /// How long to try to reach the store, from now on.
+    pub(crate) fn patience(&self, is_verbose: bool) -> Patience {
+        let time = if self.nonblock { Some(Duration::ZERO) } else { self.wait };
+        Patience::new(time, is_verbose)
+    }
+
+    /// The lock of this name, as it is wanted, under an owner of its own.
+    pub(crate) fn lock(&self, tenure: &Tenure, name: &str, owner: Owner) -> Lock {
         let lock = match self.limit {
             Some(limit) => tenure.semaphore(name, limit).permits(1),
             None if self.shared => tenure.rwlock(name).reader(),
             None if self.exclusive => tenure.rwlock(name).writer(),
             None => tenure.lock(name),
         };
-        let lock = lock.lease(self.lease);
+        let lock = lock.lease(self.lease).owner(owner);
         match &self.note {
             Some(note) => lock.note(note),
             None => lock,
@@ -64,33 +72,41 @@ impl Wish {
     /// the wait is told as well.
     pub(crate) async fn acquire(
         &self,
-        lock: &Lock,
-        name: &str,
+        (name, lock, owner): (&str, &Lock, Owner),
+        patience: &Patience,
         is_verbose: bool,
     ) -> Result<Guard, ExitCode> {
         let acquired = tokio::select! {
-            acquired = self.ask(lock) => acquired,
-            never = waiting::tell(lock, is_verbose) => never,
+            acquired = self.ask(lock, patience) => acquired,
+            never = waiting::tell(lock, |waiter| waiter.owner == owner, is_verbose) => never,
         };
-        let why = match acquired {
+        let is_over = match acquired {
             Ok(Some(guard)) => return Ok(guard),
-            Ok(None) => format!("`{name}` is not free"),
-            Err(error) if Exit::of(&error) == Exit::NotAcquired => error.to_string(),
-            Err(error) => return Err(Exit::told(&error)),
+            Ok(None) => None,
+            Err(error) if Exit::of(&error) == Exit::NotAcquired => self.wait,
+            Err(error) => return Err(patience.told(&error)),
         };
         // Meanwhile it may have become free, or the store have gone.
-        let looked = tokio::time::timeout(LOOK, lock.inspect()).await;
-        let held = looked.ok().and_then(Result::ok).and_then(|info| holders(&info));
-        say(why + &held.map_or_else(String::new, |held| format!(": held by {held}")));
+        let info = match tokio::time::timeout(LOOK, lock.inspect()).await {
+            Ok(Ok(info)) => Some(info),
+            Ok(Err(error)) if is_over.is_some() => return Err(patience.told(&error)),
+            Ok(Err(_)) | Err(_) => None,
+        };
+        let why = match is_over {
+            Some(time) => format!("`{name}` was not free within {}", in_sentence(time)),
+            None => format!("`{name}` is not free"),
+        };
+        let held = info.as_ref().and_then(holders).map(|held| format!(": held by {held}"));
+        say(why + &held.unwrap_or_default());
         Err(ExitCode::from(self.conflict_exit_code))
     }
 
     /// The guard, or none if the lock is taken and it is not to be waited for.
-    async fn ask(&self, lock: &Lock) -> Result<Option<Guard>, Error> {
+    async fn ask(&self, lock: &Lock, patience: &Patience) -> Result<Option<Guard>, Error> {
         if self.nonblock {
             return lock.try_acquire().await;
         }
-        let wait = self.wait.map_or(Wait::forever(), Wait::within);
+        let wait = self.wait.map_or(Wait::forever(), |_| Wait::within(patience.left()));
         lock.acquire_with(wait).await.map(Some)
     }
 }

@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use tenure::{About, Handle, HolderInfo, LockInfo, Owner, WaiterInfo};
 
+use crate::about;
+
 /// Text of others, on one line of a terminal: what controls it, or hides or reorders text, is
 /// escaped.
 pub(crate) fn plain(text: impl Display) -> String {
@@ -28,8 +30,45 @@ pub(crate) fn for_people(time: Duration) -> String {
         0..10 => format!("{:.1}s", time.as_secs_f64()),
         10..60 => format!("{seconds}s"),
         60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        _ => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+        3600..TWO_DAYS => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d{:02}h", seconds / DAY, seconds / 3600 % 24),
     }
+}
+
+const DAY: u64 = 24 * 3600;
+const TWO_DAYS: u64 = 2 * DAY;
+
+/// A time within a sentence, to the millisecond: `3 s`, `1 h 30 m`.
+pub(crate) fn in_sentence(time: Duration) -> String {
+    let millis = time.as_millis();
+    if millis < 1000 {
+        return format!("{millis} ms");
+    }
+    let minutes = time.as_secs() / 60;
+    let (days, hours) = match time.as_secs() {
+        0..TWO_DAYS => (0, minutes / 60),
+        _ => (minutes / 60 / 24, minutes / 60 % 24),
+    };
+    // Whole milliseconds, without zeros at their end.
+    let seconds = (millis - u128::from(minutes) * 60_000) as f64 / 1000.0;
+    let parts = [(days, "d"), (hours, "h"), (minutes % 60, "m")];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    let mut parts: Vec<_> = parts.map(|(count, unit)| format!("{count} {unit}")).collect();
+    if seconds > 0.0 {
+        parts.push(format!("{seconds} s"));
+    }
+    parts.join(" ")
+}
+
+/// The present moment, for people: the local time, as ISO 8601 has it.
+pub(crate) fn clock() -> String {
+    let now = jiff::Timestamp::try_from(now()).unwrap_or_default();
+    now.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
+}
+
+/// The present moment, for programs: milliseconds since 1970.
+pub(crate) fn clock_ms() -> u64 {
+    millis(now())
 }
 
 pub(crate) fn ago(moment: SystemTime) -> String {
@@ -54,11 +93,16 @@ pub(crate) fn holders(info: &LockInfo) -> Option<String> {
 
 /// The first of the holders, and how many there are besides.
 pub(crate) fn who_all(info: &LockInfo) -> String {
-    let first = info.holders.first().map(|holder| who(&holder.about)).unwrap_or_default();
-    match info.holders.len() {
+    let first = info.holders.first().map(|holder| holds(info, holder)).unwrap_or_default();
+    match info.holding.max(info.holders.len()) {
         0 | 1 => first,
         count => format!("{first} and {} more", count - 1),
     }
+}
+
+/// Who one of a lock's holders is.
+pub(crate) fn holds(lock: &LockInfo, holder: &HolderInfo) -> String {
+    who(&about::of_holder(lock, holder))
 }
 
 /// A lock for programs; docs/cli.md has the schema.
@@ -67,12 +111,13 @@ pub(crate) fn lock(info: &LockInfo) -> Value {
         "name": info.name.as_str(),
         "kind": info.kind.map(|kind| kind.to_string()),
         "limit": info.limit,
-        "holders": info.holders.iter().map(holder).collect::<Vec<_>>(),
+        "holding": info.holding,
+        "holders": info.holders.iter().map(|it| holder(info, it)).collect::<Vec<_>>(),
         "waiting": info.waiting,
         "waiters": info.waiters.iter().map(waiter).collect::<Vec<_>>(),
         "forced": info.forced.as_ref().map(|forced| json!({
             "at_ms": millis(forced.at),
-            "by": about(&forced.by),
+            "by": person(&forced.by),
             "reason": &*forced.reason,
             "owners": owners(&forced.owners),
         })),
@@ -95,10 +140,10 @@ pub(crate) fn owners(owners: &[Owner]) -> Vec<String> {
     owners.iter().map(ToString::to_string).collect()
 }
 
-fn holder(holder: &HolderInfo) -> Value {
+fn holder(lock: &LockInfo, holder: &HolderInfo) -> Value {
     json!({
         "owner": holder.owner.to_string(),
-        "about": about(&holder.about),
+        "about": person(&about::of_holder(lock, holder)),
         "permits": holder.permits,
         "entries": holder.entries,
         "fence": holder.fence.value(),
@@ -110,16 +155,16 @@ fn holder(holder: &HolderInfo) -> Value {
 fn waiter(waiter: &WaiterInfo) -> Value {
     json!({
         "owner": waiter.owner.to_string(),
-        "about": about(&waiter.about),
+        "about": person(&waiter.about),
         "permits": waiter.permits,
         "since_ms": millis(waiter.since),
     })
 }
 
-fn about(about: &About) -> Value {
+fn person(about: &About) -> Value {
     json!({
         "host": &*about.host,
-        "pid": about.pid,
+        "pid": (about.pid != 0).then_some(about.pid),
         "program": &*about.program,
         "note": about.note.as_deref(),
     })
@@ -154,5 +199,23 @@ mod tests {
     fn times_are_told_shortly() {
         let told = |seconds| for_people(Duration::from_secs(seconds));
         assert_eq!([told(3), told(42), told(75), told(7_260)], ["3.0s", "42s", "1m15s", "2h01m"]);
+        assert_eq!([told(86_400), told(190_000)], ["24h00m", "2d04h"]);
+    }
+
+    #[test]
+    fn times_in_sentences_are_as_they_were_typed() {
+        let told = |millis| in_sentence(Duration::from_millis(millis));
+        for (millis, expected) in [
+            (0, "0 ms"),
+            (50, "50 ms"),
+            (1_500, "1.5 s"),
+            (3_000, "3 s"),
+            (90_000, "1 m 30 s"),
+            (5_400_000, "1 h 30 m"),
+            (86_400_000, "24 h"),
+            (259_200_000, "3 d"),
+        ] {
+            assert_eq!(told(millis), expected);
+        }
     }
 }

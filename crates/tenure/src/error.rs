@@ -37,7 +37,7 @@ pub enum Error {
     },
 
     /// The lock did not become free within the time allowed.
-    #[error("`{name}` was not free within {waited:?}")]
+    #[error("`{name}` was not free within {waited:.1?}")]
     TimedOut {
         /// The lock.
         name: LockName,
@@ -203,6 +203,7 @@ pub struct Trouble {
     what: Arc<str>,
     outcome: Effect,
     is_answer: bool,
+    is_lasting: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,18 +217,18 @@ enum Effect {
 impl Trouble {
     /// The store did not do it: refused, or never reached.
     pub fn refused(what: impl Into<Arc<str>>) -> Self {
-        Self { what: what.into(), outcome: Effect::None, is_answer: false }
+        Self { what: what.into(), outcome: Effect::None, is_answer: false, is_lasting: false }
     }
 
     /// No reply: it may have been done, or not.
     pub fn unknown(what: impl Into<Arc<str>>) -> Self {
-        Self { what: what.into(), outcome: Effect::Unknown, is_answer: false }
+        Self { what: what.into(), outcome: Effect::Unknown, is_answer: false, is_lasting: false }
     }
 
     /// The client belongs to the process that this one was forked from.
     pub(crate) fn forked() -> Self {
         let what = "this client was made before the process was forked".into();
-        Self { what, outcome: Effect::Forked, is_answer: false }
+        Self { what, outcome: Effect::Forked, is_answer: false, is_lasting: true }
     }
 
     /// Whether the operation may have taken effect.
@@ -244,6 +245,18 @@ impl Trouble {
     /// Whether the store itself has said it, and so was reached.
     pub fn is_answer(&self) -> bool {
         self.is_answer
+    }
+
+    /// The same, and it stays until a person removes its cause: a wrong password, for example.
+    #[must_use]
+    pub fn lasting(self) -> Self {
+        Self { is_lasting: true, ..self }
+    }
+
+    /// Whether it stays until a person removes its cause, so that it is of no use to try again.
+    /// Where this is not known, it is false.
+    pub fn is_lasting(&self) -> bool {
+        self.is_lasting
     }
 
     /// This trouble after an earlier one of the same operation: a later refusal does not undo

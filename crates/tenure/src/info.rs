@@ -16,7 +16,8 @@ use crate::owner::Owner;
 pub struct About {
     /// The host it runs on.
     pub host: Arc<str>,
-    /// Its process.
+    /// Its process; 0 for none, where no process stands for it: one that has detached its lock and
+    /// ended, for example.
     pub pid: u32,
     /// The program's name.
     pub program: Arc<str>,
@@ -56,7 +57,11 @@ impl About {
 
 impl fmt::Display for About {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}[{}]@{}", self.program.escape_debug(), self.pid, self.host.escape_debug())?;
+        write!(f, "{}", self.program.escape_debug())?;
+        if self.pid != 0 {
+            write!(f, "[{}]", self.pid)?;
+        }
+        write!(f, "@{}", self.host.escape_debug())?;
         match &self.note {
             Some(note) => write!(f, " ({})", note.escape_debug()),
             None => Ok(()),
@@ -176,4 +181,23 @@ pub struct ForceRecord {
     pub reason: Arc<str>,
     /// When, by the store's calendar.
     pub at: SystemTime,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No number is shown for a process that does not stand for the lock; names of others are escaped.
+    #[test]
+    fn a_holder_is_shown_with_its_process_if_it_has_one() {
+        let mut about = About {
+            host: "db1".into(),
+            pid: 4711,
+            program: "backup.sh".into(),
+            note: Some("nightly\n".into()),
+        };
+        assert_eq!(about.to_string(), r"backup.sh[4711]@db1 (nightly\n)");
+        (about.pid, about.note) = (0, None);
+        assert_eq!(about.to_string(), "backup.sh@db1");
+    }
 }

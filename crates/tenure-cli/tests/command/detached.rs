@@ -88,13 +88,23 @@ fn a_forced_release_is_confirmed_and_recorded(place: &Place) {
 
     let taken = place.said(&[&force[..], &["--yes", "--owner", &owner]].concat());
     assert_eq!(taken.trim(), owner);
-    assert_eq!(place.code(&["renew", handle.trim()]), 76);
+    let by = format!("its release was forced by {}", forced_by(place));
+    let lost = place.refused(76, &["renew", handle.trim()]);
+    assert_eq!(lost, format!("tenure: `x` was lost: {by}: it hung\n"));
+    let lost = place.refused(76, &["release", handle.trim()]);
+    assert_eq!(lost, format!("tenure: `x` was not held any more: {by}: it hung\n"));
     let nobody = "tenure: `x` is not held: nothing was done\n";
     assert_eq!(place.refused(75, &[&force[..], &["--yes"]].concat()), nobody);
     let forced = place.json(&["show", "--json", "x"])["forced"].clone();
     assert_eq!((&forced["reason"], &forced["owners"]), (&"it hung".into(), &json!([owner])));
-    assert_eq!(forced["by"]["program"], "tenure");
+    assert!(forced["by"]["program"].is_string() && forced["by"]["pid"].is_null(), "{forced}");
     assert!(forced["at_ms"].as_u64().unwrap() > 1_700_000_000_000);
     let shown = place.said(&["show", "x"]);
     assert!(shown.contains("  release forced ") && shown.contains(": it hung\n"), "{shown}");
+}
+
+/// Who forced the release of `x`, as people read it.
+fn forced_by(place: &Place) -> String {
+    let by = place.json(&["show", "--json", "x"])["forced"]["by"].take();
+    format!("{}@{}", by["program"].as_str().unwrap(), by["host"].as_str().unwrap())
 }

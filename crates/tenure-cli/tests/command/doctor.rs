@@ -1,14 +1,16 @@
 //! `tenure doctor`: what is wrong with a store, and what to do about it.
 
+use std::time::Duration;
+
 use serde_json::Value;
-use tenure_testkit::{Flavor, Server};
+use tenure_testkit::{Clock, Flavor, Server};
 
 use crate::place::{Place, until};
 
 /// What a user needs to work with locks, and no more: as docs/cli.md has it.
 const RIGHTS: &str = "~tenure:* &tenure:wake:* +evalsha +script|load +subscribe +publish +ping \
                       +time +type +scan +get +set +del +mget +pexpire +hget +hset +hmget +hdel \
-                      +zadd +zrange +zrangebyscore +zrank +zrem";
+                      +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore +pubsub";
 
 fn findings(place: &Place) -> Value {
     let output = place.output(&["doctor", "--json"]);
@@ -61,6 +63,8 @@ fn the_doctor_finds_what_is_wrong() {
         for topic in ["operations", "permissions", "eviction", "replication", "latency", "clock"] {
             assert_eq!(severity(&healthy, topic), "fine", "{flavor}: {healthy}");
         }
+        let contents = finding(&healthy, "contents");
+        assert_eq!((&*contents.0, &*contents.1), ("fine", "0 locks in use, all readable"));
         assert_eq!(severity(&healthy, "persistence"), "warning", "{flavor}: {healthy}");
         assert!(healthy.as_array().unwrap().iter().all(|it| it["topic"] != "split brain"));
         for setting in ["maxmemory-policy allkeys-lru", "maxmemory 100mb"] {
@@ -74,6 +78,19 @@ fn the_doctor_finds_what_is_wrong() {
                      server of its own for locks\n";
         assert!(told.contains(found), "{flavor}: {told}");
     }
+}
+
+/// A server whose clock was set: leases end by it, and the doctor says what that means.
+#[test]
+fn the_doctor_compares_the_clocks() {
+    let clock = Clock::new();
+    let place = Place::of(Server::builder().program(clock.program()).start());
+    assert_eq!(severity(&findings(&place), "clock"), "fine");
+    clock.set_ahead(Duration::from_secs(3_600));
+    let (severity, found, advice) = finding(&findings(&place), "clock");
+    assert_eq!(severity, "warning", "{found}");
+    assert!(found.starts_with("the server's clock and ours differ by 3"), "{found}");
+    assert!(advice.starts_with("leases end by the server's clock: when it is set"), "{advice}");
 }
 
 /// R18: what is refused, and what to grant, on servers old and new.

@@ -34,7 +34,8 @@ fn a_leader_that_is_deposed_is_ended(place: &Place) {
     place.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
     let (code, told) = leader.end();
     assert_eq!(code, 76);
-    assert!(told.starts_with("tenure: `x` "), "{told}");
+    assert!(told.starts_with("tenure: `x` was lost: its release was forced by "), "{told}");
+    assert!(told.ends_with(": a test\n"), "{told}");
     assert_eq!(place.code(&["elect", "x", "--", "sh", "-c", "exit 7"]), 7);
     assert_eq!(place.code(&["elect", "x", "--", "/no/such/program"]), 127);
 }

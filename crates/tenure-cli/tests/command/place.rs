@@ -146,6 +146,11 @@ impl Holder {
         holder
     }
 
+    /// Its own process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal, and not to what it has started.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();

@@ -51,6 +51,11 @@ fn a_command_that_cannot_be_run_is_told_as_a_shell_does(place: &Place) {
     let missing = place.refused(127, &["run", "x", "--", "/no/such/program"]);
     let sentence = "tenure: could not run `/no/such/program`: No such file or directory";
     assert!(missing.starts_with(sentence), "{missing}");
+    let hint = "; no shell reads it: for a line of shell write sh -c 'echo it'\\''s 1'\n";
+    let line = place.refused(127, &["run", "x", "--", "echo it's 1"]);
+    assert!(line.starts_with("tenure: could not run `echo it's 1`: ") && line.ends_with(hint));
+    let words = place.refused(127, &["run", "x", "--", "no such", "program"]);
+    assert!(!words.contains("sh -c") && !missing.contains("sh -c"), "{words} {missing}");
     let folder = place.refused(126, &["run", "x", "--", "/"]);
     assert!(folder.starts_with("tenure: could not run `/`: Permission denied"), "{folder}");
     assert_eq!(place.said(&["show", "x"]), "x: free\n");
@@ -91,7 +96,7 @@ fn bad_input_is_64_and_says_what_is_allowed(place: &Place) {
         (&["--note", &note, "x", "--", "true"], "at most 1024 bytes, and this one has 1025"),
         (
             &["--wait", "soon", "x", "--", "true"],
-            "`soon` is no time: write it like 500ms, 10s, 2m or 1h",
+            "`soon` is no time: write it like 500ms, 10s, 2m, 1h30m or 1d",
         ),
         (&["--on-lost", "cry", "x", "--", "true"], "[possible values: kill, warn, ignore]"),
         (&["-E", "256", "x", "--", "true"], "256 is not in 0..=255"),
@@ -103,6 +108,11 @@ fn bad_input_is_64_and_says_what_is_allowed(place: &Place) {
     ] {
         let told = place.refused(64, &[&["run"], arguments].concat());
         assert!(told.contains(sentence), "{arguments:?}: {told}");
+    }
+    for arguments in [&["run"][..], &["elect", "x"], &["acquire"], &["show"], &["renew"]] {
+        let told = place.refused(64, arguments);
+        let usage = told.lines().find(|line| line.starts_with("Usage: ")).unwrap();
+        assert!(!usage.contains("--url"), "not required, though TENURE_URL is set: {usage}");
     }
     assert!(place.refused(64, &["frobnicate"]).contains("unrecognized subcommand 'frobnicate'"));
 }
@@ -126,12 +136,13 @@ fn a_lock_that_is_held_is_75_or_what_was_asked_for(place: &Place) {
     let holder = Holder::start(place, &["run", "x", "--", "sh", "-c", WAITS]);
     for arguments in [&["run", "-n", "x", "--", "echo"][..], &["acquire", "--nonblock", "x"]] {
         let told = place.refused(75, arguments);
-        assert!(told.starts_with("tenure: `x` is not free: held by tenure["), "{told}");
+        assert!(told.starts_with("tenure: `x` is not free: held by sh["), "{told}");
     }
     let patience = ["--wait", "50ms", "--conflict-exit-code", "0", "x", "--", "echo"];
     let late = place.refused(0, &[&["run"], &patience[..]].concat());
-    assert!(late.starts_with("tenure: `x` was not free within "), "{late}");
-    assert!(late.contains(": held by tenure["), "{late}");
+    assert!(late.starts_with("tenure: `x` was not free within 50 ms: held by sh["), "{late}");
+    let late = place.refused(75, &["run", "-w", "1", "x", "--", "true"]);
+    assert!(late.starts_with("tenure: `x` was not free within 1 s: held by sh["), "{late}");
     assert_eq!(place.code(&["run", "-w", "50ms", "-E", "3", "x", "--", "true"]), 3);
     assert_eq!(place.code(&["acquire", "-w", "50ms", "-E", "3", "x"]), 3);
     assert_eq!(place.code(&["run", "y", "--", "true"]), 0, "another name is free");
@@ -155,7 +166,7 @@ fn a_wait_is_told_if_asked_for(place: &Place) {
     let mut talk = BufReader::new(waiting.stderr.take().unwrap());
     let mut told = String::new();
     talk.read_line(&mut told).unwrap();
-    assert!(told.starts_with("tenure: waiting for `x`, next in line: held by tenure["), "{told}");
+    assert!(told.starts_with("tenure: waiting for `x`, next in line: held by "), "{told}");
     place.said(&["release", handle.trim()]);
     assert!(waiting.wait().unwrap().success());
 }
@@ -261,7 +272,7 @@ fn jobs_that_share_a_lock_run_once_per_time(place: &Place) {
         assert_eq!(one.end(), (0, String::new()));
     }
     let mark = place.json(&["show", "--json", "tenure-once/x"]);
-    assert_eq!(mark["holders"][0]["about"]["program"], "tenure", "{mark}");
+    assert_eq!(mark["holders"][0]["about"]["program"], "sh", "{mark}");
     assert_eq!(place.said(&once), "", "done already");
 }
 
@@ -324,5 +335,5 @@ fn a_lock_is_not_kept_for_nothing(place: &Place) {
 fn a_lock_that_is_kept_tells_who_kept_it(place: &Place) {
     assert_eq!(place.code(&["run", "--at-least", "1h", "x", "--", "true"]), 0);
     let lock = place.json(&["show", "--json", "x"]);
-    assert_eq!(lock["holders"][0]["about"]["program"], "tenure", "{lock}");
+    assert_eq!(lock["holders"][0]["about"]["program"], "true", "{lock}");
 }

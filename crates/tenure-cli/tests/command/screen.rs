@@ -20,14 +20,19 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
+    /// Wide enough for every line.
     pub(crate) fn new() -> Self {
+        Self::wide(200)
+    }
+
+    /// With so many columns.
+    pub(crate) fn wide(columns: u16) -> Self {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&terminal).unwrap();
         unlockpt(&terminal).unwrap();
         let name = ptsname(&terminal, Vec::new()).unwrap();
         let slave = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
-        // Wide enough for every line.
-        let size = Winsize { ws_row: 24, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&slave, size).unwrap();
         let keyboard = File::from(terminal);
         let seen = Arc::new(Mutex::new(String::new()));

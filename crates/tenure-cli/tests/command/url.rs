@@ -33,7 +33,9 @@ fn a_command_learns_of_its_store_and_not_the_password() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{open}\n"));
     // One in there is refused, and does not use another store in silence.
     let told = place.refused(69, &["run", "x", "--", env!("CARGO_BIN_EXE_tenure"), "ls"]);
-    assert!(told.contains("NOAUTH"), "{told}");
+    let hint =
+        ": the server wants a password: put it into TENURE_URL, as in redis://:PASSWORD@HOST\n";
+    assert!(told.contains("NOAUTH") && told.ends_with(hint), "{told}");
     place.url = open.clone();
     let found = place.output(&["doctor"]);
     assert_eq!(found.status.code(), Some(1));
@@ -69,12 +71,18 @@ fn a_store_that_is_away_is_told() {
         &["elect", "x", "--", "true"],
     ] {
         for variable in ["TENURE_URL", "REDIS_URL"] {
+            // Those who take a lock try for five seconds; one of them is enough.
+            let is_patient = matches!(arguments[0], "acquire" | "run" | "elect");
+            if is_patient && variable == "REDIS_URL" {
+                continue;
+            }
             let mut command = tenure(arguments);
             let output = command.env(variable, "redis://:secret@127.0.0.1:1").output().unwrap();
             assert_eq!(output.status.code(), Some(69), "{arguments:?}");
             let told = String::from_utf8(output.stderr).unwrap();
             let sentence = "tenure: the store cannot be used: could not connect to 127.0.0.1:1";
             assert!(told.starts_with(sentence) && !told.contains("secret"), "{told}");
+            assert_eq!(told.ends_with("; tried for 5 s\n"), is_patient, "{told}");
         }
     }
 }
@@ -85,12 +93,28 @@ fn a_url_that_is_not_understood_is_64() {
         ("nowhere://user:secret@host", "this URL of a store cannot be used: its scheme is unknown"),
         ("redis+sentinel://user:secret@host", "Sentinel is not spoken yet"),
         ("local://folder", "a local store is `local:`, or `local:///folder` with three slashes"),
-        ("", "this URL of a store cannot be used"),
+        ("", "--url is empty: name a store there, such as redis://host or local:, or leave it out"),
     ] {
         let output = tenure(&["ls", "--url", url]).output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(64), "{told}");
         assert!(told.contains(sentence) && !told.contains("secret"), "{told}");
+    }
+}
+
+/// A variable that a script has not filled is named; no other store is used in silence.
+#[test]
+fn a_variable_that_is_empty_is_named() {
+    for variable in ["TENURE_URL", "REDIS_URL"] {
+        for arguments in [&["ls"][..], &["doctor"], &["run", "x", "--", "true"], &["acquire", "x"]]
+        {
+            let output = tenure(arguments).env(variable, "").output().unwrap();
+            let told = String::from_utf8(output.stderr).unwrap();
+            let sentence =
+                "is empty: name a store there, such as redis://host or local:, or unset it";
+            assert_eq!(output.status.code(), Some(64), "{told}");
+            assert_eq!(told, format!("tenure: {variable} {sentence}\n"));
+        }
     }
 }
 
@@ -132,8 +156,13 @@ fn a_shell_and_a_cron_job_share_a_folder() {
 #[test]
 fn a_url_that_is_no_text_is_64() {
     let mut command = tenure(&["ls"]);
-    command.env("REDIS_URL", std::ffi::OsStr::from_bytes(b"redis://h\xff"));
-    assert_eq!(command.output().unwrap().status.code(), Some(64));
+    for variable in ["REDIS_URL", "TENURE_URL"] {
+        command.env(variable, std::ffi::OsStr::from_bytes(b"redis://h\xff"));
+        let output = command.output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(64), "{told}");
+        assert!(told.contains(variable), "{told}");
+    }
 }
 
 /// A server that does not answer keeps nobody from ending the command.

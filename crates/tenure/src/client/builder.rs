@@ -32,11 +32,17 @@ pub struct Builder {
     lease: Result<Lease, Invalid>,
     fallback: Fallback,
     patience: Duration,
+    about: Result<About, Invalid>,
 }
 
 impl Builder {
     pub(super) fn new() -> Self {
-        Self { lease: Ok(Lease::DEFAULT), fallback: Fallback::Fail, patience: PATIENCE }
+        Self {
+            lease: Ok(Lease::DEFAULT),
+            fallback: Fallback::Fail,
+            patience: PATIENCE,
+            about: Ok(About::this_process()),
+        }
     }
 
     /// The lease of locks that do not choose their own; 30 s if not set.
@@ -58,6 +64,28 @@ impl Builder {
         self
     }
 
+    /// Who holds this client's locks, for people to read; [this process](About::this_process) if not
+    /// set. For a program that works for another, or that ends before its locks do. The note is that
+    /// of locks that do not choose their own.
+    ///
+    /// ```
+    /// use tenure::{About, Tenure};
+    ///
+    /// let mut about = About::this_process();
+    /// about.program = "backup.sh".into();
+    /// let tenure = Tenure::builder().about(about);
+    /// ```
+    pub fn about(mut self, about: About) -> Self {
+        let texts = [("a host's name", &about.host), ("a program's name", &about.program)];
+        let note = about.note.iter().map(|note| ("a note", note));
+        let checked = texts
+            .into_iter()
+            .chain(note)
+            .try_for_each(|(what, text)| About::checked_note(what, text).map(drop));
+        self.about = checked.map(|()| about);
+        self
+    }
+
     /// Connects to the store at `url`, as [`Tenure::connect`] does.
     ///
     /// # Errors
@@ -74,7 +102,10 @@ impl Builder {
             return self.engine(opening.await.map_err(|source| Error::Thread { source })??);
         }
         #[cfg(feature = "redis")]
-        return self.engine(crate::engine::RedisEngine::connect(url).await?);
+        {
+            let about = self.about.clone()?;
+            self.engine(crate::engine::RedisEngine::connect_as(url, about).await?)
+        }
         #[cfg(not(feature = "redis"))]
         Err(Error::Invalid(Invalid::new(
             "without the feature `redis`, the URL must be `memory:`, or `local:` with the feature \
@@ -92,8 +123,28 @@ impl Builder {
             driver: Driver::start(Box::new(engine), self.patience, false)?,
             fallback: self.fallback,
             stand_in: Mutex::default(),
-            about: Arc::new(About::this_process()),
+            about: Arc::new(self.about?),
         };
         Ok(Tenure { client: Arc::new(client) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// R14: others see who a client says it is, and a name that is too long is refused.
+    #[tokio::test]
+    async fn a_client_says_who_it_is() {
+        let about = About { program: "backup.sh".into(), pid: 0, ..About::this_process() };
+        let tenure = Tenure::builder().about(about).connect("memory:").await.unwrap();
+        let lock = tenure.lock("x").note("nightly");
+        let _guard = lock.acquire().await.unwrap();
+        let seen = lock.inspect().await.unwrap().holders[0].about.clone();
+        assert_eq!((&*seen.program, seen.pid), ("backup.sh", 0));
+        assert_eq!(seen.note.as_deref(), Some("nightly"));
+        let long = About { program: "x".repeat(1025).into(), ..About::this_process() };
+        let refused = Tenure::builder().about(long).connect("memory:").await.unwrap_err();
+        assert!(refused.to_string().contains("at most 1024 bytes"), "{refused}");
     }
 }

@@ -111,7 +111,7 @@ fn check_kind(folder: &Path, disk: Disk) -> Result<(), Invalid> {
 
 fn trouble(folder: &Path, what: &str, error: &std::io::Error) -> Error {
     let sentence = format!("the folder `{}` {what}: {error}", folder.display());
-    Error::Connect { trouble: Trouble::refused(sentence) }
+    Error::Connect { trouble: Trouble::refused(sentence).lasting() }
 }
 
 #[cfg(test)]

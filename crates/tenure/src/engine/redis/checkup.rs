@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
 
+use super::keys;
 use super::permissions::permissions;
 use super::resp::{Command, Reply};
 use super::server::Server;
-use super::trouble;
 use crate::clock;
 use crate::engine::ListRequest;
 use crate::engine::checkup::{Finding, Severity};
@@ -230,8 +230,8 @@ async fn latency(server: &Server) -> Result<Option<Finding>, Trouble> {
 async fn contents(server: &Server) -> Result<Option<Finding>, Trouble> {
     let request = ListRequest { prefix: String::new(), limit: LOOKED_AT };
     let locks = match server.list(request).await {
-        // Which right is missing, the finding on permissions says.
-        Err(trouble) if trouble::may_be_about_one(&trouble) => return Ok(None),
+        // Refused: the finding on permissions tells.
+        Err(trouble) if trouble.is_answer() => return Ok(None),
         listed => listed?,
     };
     let bad: Vec<_> = locks.iter().filter(|lock| lock.trouble.is_some()).collect();
@@ -241,9 +241,17 @@ async fn contents(server: &Server) -> Result<Option<Finding>, Trouble> {
     };
     let names: Vec<_> =
         bad.iter().take(NAMED).map(|lock| lock.name.as_str().escape_debug().to_string()).collect();
-    let more = if bad.len() > NAMED { ", …" } else { "" };
-    let found = format!("{} locks cannot be read: {}{more}", bad.len(), names.join(", "));
-    let advice = first.trouble.clone().unwrap_or_default();
+    let more = match bad.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let why = first.trouble.as_deref().unwrap_or_default();
+    let found = format!("locks that cannot be read: {}{more} ({why})", names.join(", "));
+    let advice = format!(
+        "another program has written to their keys, as of `{}`: remove such a key by DEL, and give \
+         locks a database of their own",
+        keys::lock(&first.name).escape_debug()
+    );
     Ok(Some(Finding::bad("contents", Severity::Problem, found, advice)))
 }
 

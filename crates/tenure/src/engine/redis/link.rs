@@ -13,7 +13,7 @@ use super::address::Address;
 use super::pace::{Outage, Pace};
 use super::resp::{Command, Reply};
 use super::stream::{self, CONNECT_TIME};
-use super::trouble::of_server;
+use super::trouble::{of_greeting, of_server};
 use super::wire::{Done, Wire};
 use super::{role, scripts};
 use crate::engine::pulse::Pulse;
@@ -108,7 +108,7 @@ impl Link {
             for command in self.address.greeting() {
                 if let Reply::Error(error) = ask(wire, &command).await? {
                     let what = format!("could not log in to {place}: {error}");
-                    return Err(Trouble::refused(what).answered());
+                    return Err(of_greeting(what, &error));
                 }
             }
             for question in role::questions() {

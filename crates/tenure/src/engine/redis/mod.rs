@@ -87,7 +87,12 @@ impl RedisEngine {
     /// # Errors
     /// When the URL is not understood, or the server cannot be reached or refuses the login.
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        let engine = Self::start(Address::parse(url)?)?;
+        Self::connect_as(url, About::this_process()).await
+    }
+
+    /// Connects, and says that this is who the client is.
+    pub(crate) async fn connect_as(url: &str, about: About) -> Result<Self, Error> {
+        let engine = Self::start(Address::parse(url)?, about)?;
         let reached = async {
             // First, because a server that wants a password says so there. To those who come with
             // scripts and without one it just hangs up.
@@ -102,7 +107,7 @@ impl RedisEngine {
         }
     }
 
-    fn start(address: Address) -> Result<Self, Error> {
+    fn start(address: Address, about: About) -> Result<Self, Error> {
         let failed = |source| Error::Thread { source: Arc::new(source) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(failed)?;
@@ -111,7 +116,7 @@ impl RedisEngine {
         let server = Arc::new(Server {
             commands: Link::new(address.clone(), pace.clone(), "commands"),
             renewals: Link::new(address.clone(), pace.clone(), "renewals"),
-            about: About::this_process(),
+            about,
             clock: Default::default(),
             client: client.clone(),
             store: OnceLock::new(),

@@ -133,7 +133,7 @@ impl Subscriber {
     fn expect(&self, reply: Reply, what_for: &str) -> Result<Reply, Trouble> {
         let Some(error) = trouble::error_in(&reply) else { return Ok(reply) };
         let what = format!("could not {what_for} to {}: {error}", self.address.place);
-        Err(Trouble::refused(what).answered())
+        Err(trouble::of_greeting(what, error))
     }
 
     /// Passes messages on until the connection is lost; why it was.

@@ -53,8 +53,12 @@ impl Tls {
         name: ServerName<'static>,
         trust: &Trust,
     ) -> Result<Self, Trouble> {
-        let failed = |error: &io::Error| Trouble::refused(explain::failure(error, place));
-        let unfit = |why| Trouble::refused(format!("could not connect to {place}: {why}"));
+        let failed = |error: &io::Error| {
+            let trouble = Trouble::refused(explain::failure(error, place));
+            if explain::is_refusal(error) { trouble.lasting() } else { trouble }
+        };
+        let unfit =
+            |why| Trouble::refused(format!("could not connect to {place}: {why}")).lasting();
         let config = trust.config().await.map_err(unfit)?;
         let tls = ClientConnection::new(config, name).map_err(io::Error::other);
         let mut tls = tls.map_err(|error| failed(&error))?;

@@ -28,14 +28,44 @@ const REFUSALS: &[&str] = &[
 /// the same call by then.
 const MIDWAY: &[&str] = &["NOPERM", "WRONGTYPE"];
 
+/// What stays until a person changes the URL, or the rights of its user.
+const LASTING: &[&str] = &["NOAUTH", "NOPERM", "WRONGPASS"];
+
+/// What passes with the state of the server. All else that it answers to a new client stays.
+const PASSING: &[&str] = &[
+    "BUSY",
+    "CLUSTERDOWN",
+    "LOADING",
+    "MASTERDOWN",
+    "MISCONF",
+    "NOREPLICAS",
+    "OOM",
+    "READONLY",
+    "TRYAGAIN",
+];
+
+/// The server answered the greeting of a new connection with an error.
+pub(super) fn of_greeting(what: String, error: &str) -> Trouble {
+    let trouble = Trouble::refused(what).answered();
+    let passes = PASSING.contains(&code(error)) || error.contains("max number of clients");
+    if passes { trouble } else { trouble.lasting() }
+}
+
+fn code(error: &str) -> &str {
+    error.split(' ').next().unwrap_or_default()
+}
+
 /// The server answered a script with an error.
 pub(super) fn of_server(error: &str) -> Trouble {
     let what = format!("the server said: {error}");
     // Scripts look before they write.
+    let code = code(error);
     let is_within_script = error.contains("user_script");
     let is_refusal = |it: &&str| is_named(error, it) && !(is_within_script && MIDWAY.contains(it));
     let is_refused = REFUSALS.iter().any(is_refusal);
-    if is_refused { Trouble::refused(what) } else { Trouble::unknown(what) }.answered()
+    let trouble = if is_refused { Trouble::refused(what) } else { Trouble::unknown(what) };
+    let trouble = trouble.answered();
+    if LASTING.contains(&code) { trouble.lasting() } else { trouble }
 }
 
 /// Whether an error is of this kind. Older servers put the code of what stopped a script into the
@@ -97,6 +127,25 @@ pub(super) fn is_missing_script(reply: &Reply) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A server that restarts is waited for; a wrong password is not.
+    #[test]
+    fn what_passes_is_told_from_what_stays() {
+        for (error, is_lasting) in [
+            ("WRONGPASS invalid username-password pair or user is disabled.", true),
+            ("NOAUTH Authentication required.", true),
+            ("ERR AUTH <password> called without any password configured", true),
+            ("ERR DB index is out of range", true),
+            ("DENIED Redis is running in protected mode", true),
+            ("LOADING Redis is loading the dataset in memory", false),
+            ("ERR max number of clients reached", false),
+        ] {
+            let trouble = of_greeting(format!("could not log in: {error}"), error);
+            assert_eq!((trouble.is_lasting(), trouble.is_answer()), (is_lasting, true), "{error}");
+        }
+        assert!(of_server("NOPERM this user has no permissions").is_lasting());
+        assert!(!of_server("LOADING Redis is loading the dataset in memory").is_lasting());
+    }
 
     #[test]
     fn refusals_are_told_from_errors_midway() {

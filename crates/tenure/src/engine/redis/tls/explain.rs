@@ -30,6 +30,11 @@ pub(super) fn loss(error: io::Error, place: &Place) -> io::Error {
     sentence.map_or(error, io::Error::other)
 }
 
+/// Whether one side refuses the other, rather than that the socket failed.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    tls_error(error).is_some()
+}
+
 fn tls_error(error: &io::Error) -> Option<&Error> {
     error.get_ref()?.downcast_ref()
 }

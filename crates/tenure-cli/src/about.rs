@@ -1,0 +1,53 @@
+//! Who a lock's holder is, for people to read: a program that they know, and a process only if it lives
+//! as long as the lock is held.
+
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::path::Path;
+
+use rustix::process::getppid;
+use tenure::{About, HolderInfo, LockInfo};
+
+use crate::run::MARK;
+
+/// A program's name is cut behind so many characters.
+const LONGEST: usize = 64;
+
+/// A command that runs under a lock, and our process: that one lives while the lock is held, and passes
+/// signals on to the command.
+pub(crate) fn of_command(command: &[OsString]) -> About {
+    let mut about = About::this_process();
+    let program = command.first().map(Path::new).and_then(Path::file_name);
+    if let Some(program) = program {
+        about.program = program.to_string_lossy().chars().take(LONGEST).collect::<String>().into();
+    }
+    about
+}
+
+/// A command that ends at once: the program that has run it, and its user. None of their processes needs
+/// to live for as long as the lock is held.
+pub(crate) fn of_caller() -> About {
+    let mut about = About::this_process();
+    let caller = getppid().map(|pid| format!("/proc/{}/comm", pid.as_raw_nonzero()));
+    let caller = caller.and_then(|path| std::fs::read_to_string(path).ok());
+    let caller = caller.as_deref().map(str::trim_end).filter(|name| !name.is_empty());
+    let caller = caller.unwrap_or(&about.program);
+    let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
+    let caller = match user.filter(|user| !user.is_empty()) {
+        Some(user) => format!("{caller} of {user}"),
+        None => caller.to_owned(),
+    };
+    about.program = caller.chars().take(LONGEST).collect::<String>().into();
+    about.pid = 0;
+    about
+}
+
+/// Who a holder is. A process that has released the lock, and for which it is only kept, has ended.
+pub(crate) fn of_holder<'a>(lock: &LockInfo, holder: &'a HolderInfo) -> Cow<'a, About> {
+    if holder.entries > 0 && !lock.name.as_str().starts_with(MARK) {
+        return Cow::Borrowed(&holder.about);
+    }
+    let mut about = (*holder.about).clone();
+    about.pid = 0;
+    Cow::Owned(about)
+}
