@@ -176,10 +176,11 @@ impl Driver {
         }
         let (holds, wakers) = lock(&self.agenda).take_all();
         for held in holds {
-            self.lose(&held, WhyLost::Ended);
+            foreign::call(|| self.lose(&held, WhyLost::Ended));
         }
         foreign::wake_all(wakers);
-        self.close_all_lines();
+        // It takes leave of the engine, which may be what has panicked.
+        foreign::call(|| self.close_all_lines());
         self.background.idle.announce();
         // The thread looks, and ends.
         self.bell.notify_one();
