@@ -10,12 +10,10 @@ mod faults {
     mod fixture;
     mod gatherings;
     mod holding;
-    mod inline;
     mod order;
     mod panics;
     mod reading;
     mod several;
-    mod stack;
     mod waiting;
     mod wakers;
 }

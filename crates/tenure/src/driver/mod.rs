@@ -4,7 +4,8 @@
 //! - [`serve`]: what waiters ask the store, and what they do with its answers; [`line`] keeps the
 //!   list of them, [`pass`] is the local hand-over between them, [`sharing`] lets readers share.
 //! - [`watchdog`]: renewals, and noticing a loss in time.
-//! - [`release`]: letting go, in every path.
+//! - [`release`]: letting go, in every path; [`undo`]: acquires that nobody wants any more.
+//! - [`background`]: work without a caller; [`alarm`]: timers for callers.
 //! - [`agenda`]: what is due when; [`watch`] wakes those who wait for an event.
 //! - [`trampoline`]: what calls back does not call deeper.
 //! - [`gate`]: the engine, which a forked child cannot reach.
@@ -21,11 +22,8 @@
 //! driver in doubt, and ends it: what it holds is lost, those who wait get an error, and so does
 //! everything after.
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -34,15 +32,15 @@ use tokio::sync::Notify;
 use crate::clock;
 use crate::core::backoff::Backoff;
 use crate::core::moment::Moment;
-use crate::core::name::LockName;
-use crate::engine::{Acquired, Answer, CancelRequest, Engine, Health, Listener, Wakeup};
-use crate::error::{Error, Trouble, WhyLost};
+use crate::engine::{Engine, Health, Listener, Wakeup};
+use crate::error::{Error, WhyLost};
 use crate::fork::Process;
-use crate::owner::Entry;
 use crate::sync::lock;
 use crate::{foreign, thread};
 
 mod agenda;
+mod alarm;
+mod background;
 mod flight;
 mod gate;
 mod held;
@@ -54,11 +52,13 @@ mod serve;
 mod sharing;
 mod spec;
 mod trampoline;
+mod undo;
 mod wait;
 mod watch;
 mod watchdog;
 
-use agenda::{Agenda, TimerKey};
+use agenda::Agenda;
+use background::Background;
 use gate::Gate;
 pub(crate) use held::Held;
 use line::Lines;
@@ -68,7 +68,6 @@ use sharing::Readers;
 pub(crate) use spec::{Identity, Spec};
 use trampoline::Event;
 pub use wait::Wait;
-use watch::Watch;
 
 /// Timers run on a clock that stands still while the machine is suspended. Looking up at least
 /// this often bounds how long a loss during suspend goes unannounced; `is_lost` sees it at once.
@@ -176,127 +175,14 @@ impl Driver {
         }
         let (holds, wakers) = lock(&self.agenda).take_all();
         for held in holds {
-            self.lose(&held, WhyLost::Ended);
+            foreign::call(|| self.lose(&held, WhyLost::Ended));
         }
         foreign::wake_all(wakers);
-        self.close_all_lines();
+        // It takes leave of the engine, which may be what has panicked.
+        foreign::call(|| self.close_all_lines());
         self.background.idle.announce();
         // The thread looks, and ends.
         self.bell.notify_one();
-    }
-
-    /// Runs a future on the driver's thread, whatever becomes of the caller (I8).
-    pub(crate) fn spawn(self: &Arc<Self>, future: impl Future<Output = ()> + Send + 'static) {
-        let running = Running::new(self);
-        self.spawner.spawn(async move {
-            let mut future = pin!(future);
-            let finished = poll_fn(|context| {
-                let polled = foreign::call(|| future.as_mut().poll(context));
-                polled.map_or(Poll::Ready(false), |polled| polled.map(|()| true))
-            });
-            if !finished.await {
-                running.driver.end();
-            }
-            drop(running);
-        });
-    }
-
-    /// Resolves when nothing is left to clean up, or the time is over. True in the first case.
-    pub(crate) async fn quiet_within(&self, time: Duration) -> bool {
-        self.before(clock::now() + time, self.quiet()).await.is_some()
-    }
-
-    /// What a future gives before a moment; none when that comes first.
-    async fn before<F: Future>(&self, end: Moment, future: F) -> Option<F::Output> {
-        let mut future = pin!(future);
-        let mut alarm = pin!(self.alarm(end));
-        poll_fn(|context| match future.as_mut().poll(context) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if end == Moment::NEVER => Poll::Pending,
-            Poll::Pending => alarm.as_mut().poll(context).map(|()| None),
-        })
-        .await
-    }
-
-    async fn quiet(&self) {
-        let Background { running, idle } = &self.background;
-        idle.until(|| (running.load(Ordering::SeqCst) == 0).then_some(())).await;
-    }
-
-    /// Resolves at a moment, on any executor.
-    pub(crate) fn alarm(&self, at: Moment) -> Alarm<'_> {
-        Alarm { driver: self, at, key: None }
-    }
-
-    /// Undoes an acquire that nobody wants any more, whether it waits or was granted (I6).
-    fn abandon(self: &Arc<Self>, name: LockName, entry: Entry) {
-        let request = CancelRequest { name, entry };
-        let first = match self.engine.cancel(request.clone()).into_now() {
-            Ok(Ok(())) => return,
-            Ok(Err(trouble)) => Answer::now(Err(trouble)),
-            Err(later) => later,
-        };
-        let driver = self.clone();
-        self.spawn(async move { driver.keep_cancelling(request, first).await });
-    }
-
-    /// Undoes what an acquire may have done that was not answered, if that can be undone.
-    fn undo(self: &Arc<Self>, spec: &Spec, entry: Entry) {
-        if !spec.is_count() {
-            self.abandon(spec.name.clone(), entry);
-        }
-    }
-
-    /// Undoes an acquire that is on its way. The engine keeps the order, so that the cancel can follow
-    /// at once, and whatever this client does next comes behind both.
-    fn undo_after(self: &Arc<Self>, answer: Answer<Acquired>, spec: &Spec, entry: Entry) {
-        if self.is_inherited() {
-            return std::mem::forget(answer);
-        }
-        let Err(later) = answer.into_now() else { return self.undo(spec, entry) };
-        if spec.is_count() {
-            return;
-        }
-        let request = CancelRequest { name: spec.name.clone(), entry };
-        let cancel = self.engine.cancel(request.clone());
-        let driver = self.clone();
-        self.spawn(async move {
-            let _ = later.await;
-            driver.keep_cancelling(request, cancel).await;
-        });
-    }
-
-    async fn keep_cancelling(&self, request: CancelRequest, first: Answer<()>) {
-        // By then the lease or the heartbeat has ended in the store.
-        let until = clock::now() + crate::Lease::MAX.duration();
-        let again = || self.engine.cancel(request.clone());
-        let _ = self.persist(first, again, until).await;
-    }
-
-    /// Sends an operation again until it is answered or the time is over. Operations are
-    /// idempotent (I5), so this is always safe; once unanswered, it stays unknown (I6).
-    async fn persist<T: Unpin>(
-        &self,
-        first: Answer<T>,
-        mut again: impl FnMut() -> Answer<T>,
-        until: Moment,
-    ) -> Result<T, Trouble> {
-        let mut delays = AFTER_TROUBLE.delays(clock::now().as_micros());
-        let mut answer = first;
-        let mut earlier: Option<Trouble> = None;
-        loop {
-            let trouble = match answer.await {
-                Ok(outcome) => return Ok(outcome),
-                Err(trouble) => trouble.after(earlier.as_ref()),
-            };
-            let next = clock::now() + delays.next();
-            if next >= until {
-                return Err(trouble);
-            }
-            earlier = Some(trouble);
-            self.alarm(next).await;
-            answer = again();
-        }
     }
 
     /// Does what is due, and says when to come back.
@@ -375,74 +261,6 @@ impl Drop for Driver {
         }
         // The thread wakes, finds the driver gone, and ends.
         self.bell.notify_one();
-    }
-}
-
-/// Work that goes on without a caller.
-#[derive(Default)]
-struct Background {
-    running: AtomicUsize,
-    idle: Watch,
-}
-
-/// One piece of it, until it is done, or dropped with the thread.
-struct Running {
-    driver: Arc<Driver>,
-}
-
-impl Running {
-    fn new(driver: &Arc<Driver>) -> Self {
-        driver.background.running.fetch_add(1, Ordering::SeqCst);
-        Self { driver: driver.clone() }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let Background { running, idle } = &self.driver.background;
-        if running.fetch_sub(1, Ordering::SeqCst) == 1 {
-            idle.announce();
-        }
-    }
-}
-
-/// A timer for callers, on any executor.
-pub(crate) struct Alarm<'a> {
-    driver: &'a Driver,
-    at: Moment,
-    key: Option<TimerKey>,
-}
-
-impl Future for Alarm<'_> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if clock::now() >= self.at || self.driver.has_ended() {
-            return Poll::Ready(());
-        }
-        // Cloned before, and dropped after the lock: wakers are foreign code.
-        let waker = context.waker().clone();
-        let mut agenda = lock(&self.driver.agenda);
-        let (key, must_tell, old) = agenda.wake_at(self.key, self.at, waker);
-        drop(agenda);
-        self.key = Some(key);
-        drop(old);
-        if must_tell {
-            self.driver.bell.notify_one();
-        }
-        // It may have ended before it could see this timer.
-        if self.driver.has_ended() { Poll::Ready(()) } else { Poll::Pending }
-    }
-}
-
-impl Drop for Alarm<'_> {
-    fn drop(&mut self) {
-        if let Some(key) = self.key
-            && !self.driver.is_inherited()
-        {
-            let timer = lock(&self.driver.agenda).remove(key);
-            drop(timer);
-        }
     }
 }
 

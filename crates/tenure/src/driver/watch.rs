@@ -9,8 +9,8 @@ use std::pin::Pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
-use crate::foreign;
 use crate::sync::lock;
+use crate::{foreign, fork};
 
 /// Those who wait.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl Watch {
 
     /// Resolves with what `look` finds. It looks at every poll, and after it will be woken.
     pub(super) fn until<T, L: Fn() -> Option<T>>(&self, look: L) -> Watching<'_, L> {
-        Watching { watch: self, look, id: None }
+        Watching { watch: self, look, id: None, forks: fork::count() }
     }
 
     fn insert(&self, id: Option<u64>, waker: Waker) -> (u64, Option<Waker>) {
@@ -56,6 +56,8 @@ pub(super) struct Watching<'a, L> {
     watch: &'a Watch,
     look: L,
     id: Option<u64>,
+    /// How often the process had been forked: in a child, the list may be locked for ever.
+    forks: u64,
 }
 
 // Nothing in it is pinned.
@@ -78,7 +80,9 @@ impl<T, L: Fn() -> Option<T>> Future for Watching<'_, L> {
 
 impl<L> Drop for Watching<'_, L> {
     fn drop(&mut self) {
-        let waker = self.id.and_then(|id| self.watch.remove(id));
-        drop(waker);
+        if self.forks == fork::count() {
+            let waker = self.id.and_then(|id| self.watch.remove(id));
+            drop(waker);
+        }
     }
 }

@@ -41,11 +41,11 @@ pub(crate) async fn every_entry_must_end(store: &impl Fixture) {
 pub(crate) async fn a_reentry_refreshes_the_lease(store: &impl Fixture) {
     let client = store.client();
     let entries = entries(2);
-    let short = |entry| AcquireRequest { lease: lease(200), ..request("x", entry) };
+    let short = |entry| AcquireRequest { lease: lease(1000), ..request("x", entry) };
     granted(client.acquire(short(entries[0])).await);
-    pass(ms(120)).await;
+    pass(ms(600)).await;
     granted(client.acquire(short(entries[1])).await);
-    pass(ms(120)).await;
+    pass(ms(600)).await;
     assert_eq!(client.acquire(request("x", someone())).await, Acquired::Busy);
     // A shorter lease of a further entry takes nothing away.
     let shorter = Entry { owner: entries[0].owner, number: 9 };

@@ -1,4 +1,10 @@
-//! However long a chain of answers, wake-ups and dropped guards is, the stack stays as it is.
+//! However long a chain of answers, wake-ups and dropped guards is, the stack stays as it is. A program of its
+//! own, because it leaves no time to others.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "stack/inline.rs"]
+mod inline;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak, mpsc};
@@ -10,8 +16,6 @@ use tenure::engine::{
     Renewal, Renewed, Standing, Wakeup,
 };
 use tenure::{Entry, Fence, Lock, LockInfo, LockName, Moment, Tenure};
-
-use super::inline;
 
 const STEPS: usize = 1_000_000;
 const STACK: usize = 256 * 1024;

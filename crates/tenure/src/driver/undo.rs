@@ -1,0 +1,89 @@
+//! Undoing acquires that nobody wants any more (I6, I8), and sending again what was not answered.
+
+use std::sync::Arc;
+
+use super::{AFTER_TROUBLE, Driver, Spec};
+use crate::clock;
+use crate::core::moment::Moment;
+use crate::core::name::LockName;
+use crate::engine::{Acquired, Answer, CancelRequest, Engine};
+use crate::error::Trouble;
+use crate::owner::Entry;
+
+impl Driver {
+    /// Undoes an acquire that nobody wants any more, whether it waits or was granted (I6).
+    pub(super) fn abandon(self: &Arc<Self>, name: LockName, entry: Entry) {
+        let request = CancelRequest { name, entry };
+        let first = match self.engine.cancel(request.clone()).into_now() {
+            Ok(Ok(())) => return,
+            Ok(Err(trouble)) => Answer::now(Err(trouble)),
+            Err(later) => later,
+        };
+        let driver = self.clone();
+        self.spawn(async move { driver.keep_cancelling(request, first).await });
+    }
+
+    /// Undoes what an acquire may have done that was not answered, if that can be undone.
+    pub(super) fn undo(self: &Arc<Self>, spec: &Spec, entry: Entry) {
+        if !spec.is_count() {
+            self.abandon(spec.name.clone(), entry);
+        }
+    }
+
+    /// Undoes an acquire that is on its way. The engine keeps the order, so that the cancel can follow
+    /// at once, and whatever this client does next comes behind both.
+    pub(super) fn undo_after(
+        self: &Arc<Self>,
+        answer: Answer<Acquired>,
+        spec: &Spec,
+        entry: Entry,
+    ) {
+        if self.is_inherited() {
+            return std::mem::forget(answer);
+        }
+        let Err(later) = answer.into_now() else { return self.undo(spec, entry) };
+        if spec.is_count() {
+            return;
+        }
+        let request = CancelRequest { name: spec.name.clone(), entry };
+        let cancel = self.engine.cancel(request.clone());
+        let driver = self.clone();
+        self.spawn(async move {
+            let _ = later.await;
+            driver.keep_cancelling(request, cancel).await;
+        });
+    }
+
+    async fn keep_cancelling(&self, request: CancelRequest, first: Answer<()>) {
+        // By then the lease or the heartbeat has ended in the store.
+        let until = clock::now() + crate::Lease::MAX.duration();
+        let again = || self.engine.cancel(request.clone());
+        let _ = self.persist(first, again, until).await;
+    }
+
+    /// Sends an operation again until it is answered or the time is over. Operations are
+    /// idempotent (I5), so this is always safe; once unanswered, it stays unknown (I6).
+    pub(super) async fn persist<T: Unpin>(
+        &self,
+        first: Answer<T>,
+        mut again: impl FnMut() -> Answer<T>,
+        until: Moment,
+    ) -> Result<T, Trouble> {
+        let mut delays = AFTER_TROUBLE.delays(clock::now().as_micros());
+        let mut answer = first;
+        let mut earlier: Option<Trouble> = None;
+        loop {
+            let trouble = match answer.await {
+                Ok(outcome) => return Ok(outcome),
+                Err(trouble) => trouble.after(earlier.as_ref()),
+            };
+            let next = clock::now() + delays.next();
+            if next >= until {
+                return Err(trouble);
+            }
+            earlier = Some(trouble);
+            self.alarm(next).await;
+            answer = again();
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What is gathered, in which order it leaves, and what becomes of it when the link is down.
+
+use super::*;
+use crate::blocking::block_on;
+use crate::engine::redis::address::Address;
+use crate::engine::{CancelRequest, ReleaseOutcome, ReleaseRequest};
+use crate::owner::Entry;
+
+/// A batcher on a link that is down, and answers at once.
+fn batcher() -> Arc<Batcher> {
+    let address = Address::parse("redis://127.0.0.1:1").unwrap();
+    Batcher::new(Link::new(address, Arc::default(), "commands"), "client".to_owned())
+}
+
+fn name(text: &str) -> LockName {
+    LockName::new(text).unwrap()
+}
+
+fn cancel(lock: &str) -> CancelRequest {
+    CancelRequest { name: name(lock), entry: Entry::single() }
+}
+
+fn release(lock: &str) -> ReleaseRequest {
+    ReleaseRequest::new(name(lock), Entry::single())
+}
+
+/// I6: very many operations wait for a call that is in flight, and then the connection is lost. Each
+/// is answered, on a stack that has room for a few calls.
+#[test]
+fn a_dead_link_answers_all_who_wait_without_a_deep_stack() {
+    const WAITING: usize = 256_000;
+    let ended = std::thread::Builder::new().stack_size(256 * 1024).spawn(|| {
+        let batcher = batcher();
+        lock(&batcher.gathered).is_sending = true;
+        let answers: Vec<_> =
+            (0..WAITING).map(|it| batcher.send(cancel(&format!("x{}", it % 1000)))).collect();
+        let mut gathered = lock(&batcher.gathered);
+        gathered.is_sending = false;
+        batcher.send_ready(gathered);
+        let answered = answers.into_iter().map(block_on);
+        assert_eq!(answered.filter(Result::is_err).count(), WAITING);
+        assert!(lock(&batcher.gathered).waiting.is_empty());
+    });
+    ended.unwrap().join().unwrap();
+}
+
+/// Rule 13: of one name, nothing leaves before what came earlier; other names are not kept waiting.
+#[test]
+fn what_is_gathered_leaves_in_order() {
+    let batcher = batcher();
+    lock(&batcher.gathered).is_sending = true;
+    let _ = (batcher.send(release("x")), batcher.send(cancel("x")), batcher.send(cancel("y")));
+    let _ = (batcher.send(release("y")), batcher.send(release("x")), batcher.send(release("z")));
+    let mut gathered = lock(&batcher.gathered);
+    let mut calls = Vec::new();
+    while let Some(batch) = gathered.take() {
+        // As if its answer were there.
+        gathered.lane(batch[0].script()).in_flight -= 1;
+        let is_release = std::ptr::eq(batch[0].script(), ReleaseRequest::script());
+        let names: Vec<_> = batch.iter().map(|item| item.name().to_string()).collect();
+        calls.push((is_release, names.join(" ")));
+    }
+    let calls: Vec<_> = calls.iter().map(|(kind, names)| (*kind, names.as_str())).collect();
+    assert_eq!(calls, [(true, "x z"), (false, "y x"), (true, "y x")]);
+}
+
+/// Nothing leaves that is of a kind with a call in flight, nor anything behind it.
+#[test]
+fn what_is_behind_a_gathered_operation_waits_with_it() {
+    let batcher = batcher();
+    lock(&batcher.gathered).is_sending = true;
+    let _ = (batcher.send(release("x")), batcher.send(cancel("x")));
+    let mut gathered = lock(&batcher.gathered);
+    gathered.lane(ReleaseRequest::script()).in_flight = 1;
+    assert!(gathered.take().is_none());
+    gathered.lane(ReleaseRequest::script()).in_flight = 0;
+    assert_eq!(gathered.take().unwrap().len(), 1);
+    assert_eq!(gathered.take().unwrap().len(), 1, "on the socket, the order is kept");
+}
+
+/// A call that is dropped without an answer is unknown, and the next can leave.
+#[test]
+fn a_call_without_an_answer_is_unknown() {
+    let batcher = batcher();
+    lock(&batcher.gathered).is_sending = true;
+    let answer: Answer<ReleaseOutcome> = batcher.send(release("x"));
+    let mut gathered = lock(&batcher.gathered);
+    let batch = gathered.take().unwrap();
+    drop(gathered);
+    drop(Flight { batcher: batcher.clone(), batch });
+    assert!(block_on(answer).unwrap_err().is_unknown());
+    assert_eq!(lock(&batcher.gathered).lane(ReleaseRequest::script()).in_flight, 0);
+}
