@@ -38,7 +38,8 @@ fn read(reply: &Reply) -> Option<&str> {
 
 fn refuse(place: &Place, role: &str) -> Trouble {
     let role = if role == "slave" { "replica" } else { role };
-    let what = format!("{place} is a {role} and takes no locks (READONLY): connect to the master");
+    let what =
+        format!("{place} takes no locks: READONLY because it is a {role}: connect to the master");
     Trouble::refused(what).answered()
 }
 
