@@ -123,7 +123,8 @@ impl Departure {
         let mut delays = AFTER_TROUBLE.delays(clock::now().as_micros());
         loop {
             let result = (&mut self).await;
-            let is_refused = matches!(&result, Err(trouble) if !trouble.is_unknown());
+            let passes = |trouble: &Trouble| !trouble.is_unknown() && !trouble.is_lasting();
+            let is_refused = result.as_ref().err().is_some_and(passes);
             let next = clock::now() + delays.next();
             if !is_refused || next >= until {
                 return result;

@@ -321,7 +321,7 @@ impl super::line::Line {
         });
         // The place in the queue may be there already, so what we do not know stays unknown.
         ordeal.last = trouble.after(Some(&ordeal.last));
-        if now.since(ordeal.since) < patience {
+        if now.since(ordeal.since) < patience && !ordeal.last.is_lasting() {
             Ok(ordeal.delays.next())
         } else {
             Err(ordeal.last.clone())

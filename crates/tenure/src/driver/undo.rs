@@ -78,7 +78,7 @@ impl Driver {
                 Err(trouble) => trouble.after(earlier.as_ref()),
             };
             let next = clock::now() + delays.next();
-            if next >= until {
+            if next >= until || trouble.is_lasting() {
                 return Err(trouble);
             }
             earlier = Some(trouble);

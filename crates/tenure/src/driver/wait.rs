@@ -240,8 +240,9 @@ impl Driver {
                 Ok(acquired) => return self.accept(spec, acquired, entry, asked),
                 Err(met) => {
                     let tried = trouble.get_or_insert_with(Tried::default);
+                    let is_lasting = met.is_lasting();
                     let next = tried.again(met);
-                    if next >= give_up {
+                    if is_lasting || next >= give_up {
                         return Err(self.give_up(spec, entry, trouble.take()));
                     }
                     let cleanup = Flight::new(self, spec, entry, no_answer());

@@ -47,22 +47,27 @@ async fn check_list(tenure: &Tenure) {
     assert!(trouble.contains("tenure:{0}") || trouble.contains("WRONGTYPE"), "{trouble}");
 }
 
+/// What the user ann may touch.
+fn allow(server: &Server, keys: &str) {
+    let words = ["ACL", "SETUSER", "ann", "on", ">secret", "resetkeys", keys, "&*", "+@all"];
+    say(server, &words);
+}
+
+async fn connect_as_ann(server: &Server) -> Tenure {
+    allow(server, "~tenure:*");
+    connect(&format!("redis://ann:secret@127.0.0.1:{}", server.port().unwrap())).await
+}
+
 /// One key is out of bounds for the user: the server refuses the whole call, which is split.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_became_forbidden_takes_no_other_lock_with_it() {
     let server = Server::builder().on_port().start();
-    let allow = |keys: &str| {
-        let words = ["ACL", "SETUSER", "ann", "on", ">secret", "resetkeys", keys, "&*", "+@all"];
-        say(&server, &words);
-    };
-    allow("~tenure:*");
-    let url = format!("redis://ann:secret@127.0.0.1:{}", server.port().unwrap());
-    let tenure = connect(&url).await;
+    let tenure = connect_as_ann(&server).await;
     let mut guards = Vec::new();
     for name in ["a1", "a2", "b", "a3", "a4"] {
         guards.push(tenure.lock(name).lease(LEASE).acquire().await.unwrap());
     }
-    allow("~tenure:{a*");
+    allow(&server, "~tenure:{a*");
     let forbidden = guards.remove(2);
     assert_eq!(forbidden.lost().await.why(), WhyLost::LeaseEnded);
     pass(LEASE).await;
@@ -98,20 +103,14 @@ async fn a_full_server_keeps_what_is_held() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_is_refused_because_of_one_key_is_split() {
     let server = Server::builder().on_port().start();
-    let allow = |keys: &str| {
-        let words = ["ACL", "SETUSER", "ann", "on", ">secret", "resetkeys", keys, "&*", "+@all"];
-        say(&server, &words);
-    };
-    allow("~tenure:*");
-    let url = format!("redis://ann:secret@127.0.0.1:{}", server.port().unwrap());
-    let tenure = connect(&url).await;
+    let tenure = connect_as_ann(&server).await;
     let names: Vec<_> =
         (0..40).map(|at| if at == 20 { "b".into() } else { format!("a{at}") }).collect();
     let mut guards = Vec::new();
     for name in &names {
         guards.push(tenure.lock(name.as_str()).acquire().await.unwrap());
     }
-    allow("~tenure:{a*");
+    allow(&server, "~tenure:{a*");
     // Together: what comes while the first call is in flight travels in the next.
     let releases: Vec<_> = guards
         .into_iter()
@@ -150,4 +149,21 @@ async fn very_many_dead_waiters_cost_a_live_one_little() {
     held.release().await.unwrap();
     drop(tokio::time::timeout(ms(4_000), live).await.expect("it is served soon").unwrap().unwrap());
     drop(dead);
+}
+
+/// The release of a lock whose key is not Tenure's was tried again for up to 24 h. What only a person can
+/// mend is reported at once, and nothing goes on in the background.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waiting_cannot_mend_is_not_waited_for() {
+    let server = Server::start();
+    let tenure = connect(&server.url()).await;
+    let guard = tenure.lock("x").acquire().await.unwrap();
+    say(&server, &["SET", "tenure:{x}", "theirs"]);
+    // Both would take five seconds if they were tried again for the client's patience.
+    let released = tokio::time::timeout(ms(4_000), guard.release()).await.expect("at once");
+    assert!(matches!(released, Err(Error::Unreachable { .. })), "{released:?}");
+    let acquired = tokio::time::timeout(ms(4_000), tenure.lock("x").acquire()).await;
+    let error = acquired.expect("at once").unwrap_err();
+    assert!(error.to_string().contains("WRONGTYPE"), "{error}");
+    assert!(tenure.flush(ms(4_000)).await, "nothing is left to do");
 }

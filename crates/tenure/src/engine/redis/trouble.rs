@@ -29,7 +29,7 @@ const REFUSALS: &[&str] = &[
 const MIDWAY: &[&str] = &["NOPERM", "WRONGTYPE"];
 
 /// What stays until a person changes the URL, or the rights of its user.
-const LASTING: &[&str] = &["NOAUTH", "NOPERM", "WRONGPASS"];
+const LASTING: &[&str] = &["DAMAGED", "NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE"];
 
 /// What passes with the state of the server. All else that it answers to a new client stays.
 const PASSING: &[&str] = &[
