@@ -1,6 +1,9 @@
 //! Undoing acquires that nobody wants any more (I6, I8), and sending again what was not answered.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use super::{AFTER_TROUBLE, Driver, Spec};
 use crate::clock;
@@ -46,10 +49,18 @@ impl Driver {
             return;
         }
         let request = CancelRequest { name: spec.name.clone(), entry };
-        let cancel = self.engine.cancel(request.clone());
+        let mut cancel = self.engine.cancel(request.clone());
         let driver = self.clone();
         self.spawn(async move {
             let _ = later.await;
+            // An acquire that the engine had to send again, as after a split call, may have taken effect
+            // after the cancel. Then the cancel was answered first.
+            let is_answered =
+                poll_fn(|context| Poll::Ready(Pin::new(&mut cancel).poll(context).is_ready()))
+                    .await;
+            if is_answered {
+                cancel = driver.engine.cancel(request.clone());
+            }
             driver.keep_cancelling(request, cancel).await;
         });
     }

@@ -1,9 +1,12 @@
 //! Keys under Tenure's names that Tenure did not write, and a full server: trouble for the lock
 //! concerned, and nothing for the others. I6, I9.
 
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use tenure::{Error, Tenure, WhyLost};
+use tenure::engine::{AcquireRequest, Acquired, Engine, RedisEngine};
+use tenure::{About, Entry, Error, Kind, Lease, LockName, Owner, Shape, Tenure, WhyLost};
 use tenure_testkit::Server;
 
 use super::fixture::{LONG, behind_proxy, connect, ms, pass, say, until};
@@ -166,4 +169,34 @@ async fn what_waiting_cannot_mend_is_not_waited_for() {
     let error = acquired.expect("at once").unwrap_err();
     assert!(error.to_string().contains("WRONGTYPE"), "{error}");
     assert!(tenure.flush(ms(4_000)).await, "nothing is left to do");
+}
+
+/// More leases have ended than one call takes away, so that the acquire of a writer is sent again. Its
+/// future is dropped meanwhile: the second one must not hold the lock for nobody. I8.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acquire_that_is_dropped_while_it_goes_on_holds_nothing() {
+    let server = Server::start();
+    let readers = RedisEngine::connect(&server.url()).await.unwrap();
+    let about = Arc::new(About::this_process());
+    let request = |_| AcquireRequest {
+        name: LockName::new("x").unwrap(),
+        entry: Entry { owner: Owner::new(), number: 0 },
+        shape: Shape::new(Kind::ReadWrite, 1_000_000_000, 1).unwrap(),
+        lease: Lease::new(ms(500)).unwrap(),
+        about: about.clone(),
+        queue: None,
+    };
+    for answer in readers.acquire_all((0..5_000).map(request).collect()) {
+        assert!(matches!(answer.await, Ok(Acquired::Granted(_))));
+    }
+    pass(ms(600)).await;
+    let tenure = connect(&server.url()).await;
+    let lock = tenure.rwlock("x");
+    let mut writing = Box::pin(lock.write());
+    let _ = std::future::poll_fn(|context| Poll::Ready(writing.as_mut().poll(context))).await;
+    drop(writing);
+    assert!(tenure.flush(LONG).await);
+    let next = connect(&server.url()).await.rwlock("x");
+    let writer = tokio::time::timeout(ms(5_000), next.write()).await;
+    drop(writer.expect("nobody holds it").unwrap());
 }
