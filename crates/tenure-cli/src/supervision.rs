@@ -37,7 +37,8 @@ impl Job<'_> {
         let link = child.link().filter(|_| self.on_lost == OnLost::Kill);
         tokio::select! {
             ended = self.accompany(guard, &mut child, signals) => return ended,
-            () = guard.runs_out(self.grace), if self.on_lost != OnLost::Ignore => {}
+            // A quarter more: what is killed needs a moment to end, also on a busy machine.
+            () = guard.runs_out(self.grace * 5 / 4), if self.on_lost != OnLost::Ignore => {}
             never = reassure(link.as_deref(), guard) => match never {},
         }
         // What the store knows about it is asked meanwhile: nothing waits for it.

@@ -17,14 +17,14 @@ pub(crate) async fn a_lease_that_ended_frees_the_lock(store: &impl Fixture) {
 pub(crate) async fn a_renewal_extends_the_lease(store: &impl Fixture) {
     let client = store.client();
     let owner = someone();
-    granted(client.acquire(AcquireRequest { lease: lease(200), ..request("x", owner) }).await);
+    granted(client.acquire(AcquireRequest { lease: lease(800), ..request("x", owner) }).await);
     for _ in 0..4 {
-        pass(ms(100)).await;
-        assert_eq!(client.renew("x", owner.owner, lease(200)).await, Renewed::Extended);
+        pass(ms(300)).await;
+        assert_eq!(client.renew("x", owner.owner, lease(800)).await, Renewed::Extended);
     }
     assert_eq!(client.acquire(request("x", someone())).await, Acquired::Busy);
-    pass(ms(220)).await;
-    assert_eq!(client.renew("x", owner.owner, lease(200)).await, Renewed::NotHeld, "too late");
+    pass(ms(820)).await;
+    assert_eq!(client.renew("x", owner.owner, lease(800)).await, Renewed::NotHeld, "too late");
 }
 
 pub(crate) async fn a_renewal_never_shortens_the_lease(store: &impl Fixture) {
