@@ -101,7 +101,8 @@ impl Guardian {
         std::thread::Builder::new().spawn(move || follow(command, tell))?;
         std::thread::Builder::new().spawn(move || forget_orphans(command))?;
         let family = Family::of(command, None, HashSet::new());
-        Ok(Self { family, order, link, deadline: None, is_ending: false })
+        let deadline = Some(order.deadline);
+        Ok(Self { family, order, link, deadline, is_ending: false })
     }
 
     /// Waits for the end of all, or for the moment at which the command must end.

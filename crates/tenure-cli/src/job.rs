@@ -11,7 +11,7 @@ use tenure::{Error, Guard, LockName, Owner, Released, Tenure};
 use crate::changes::Ending;
 use crate::child::Child;
 use crate::exit::Exit;
-use crate::link::{Bequest, Order};
+use crate::link::{Bequest, Moment, Order};
 use crate::session::End;
 use crate::signals::Signals;
 use crate::voice::say;
@@ -84,20 +84,21 @@ impl Job<'_> {
             Ok(is_left) => is_left,
             Err(error) => return Outcome::NotStarted(Exit::told(&error)),
         };
-        match Child::start(&self.order(is_left), &self.variables(guard)) {
+        match Child::start(&self.order(guard, is_left), &self.variables(guard)) {
             Ok(child) => self.supervise(guard, child, signals).await,
             Err(error) => Outcome::NotStarted(self.cannot_run(&error)),
         }
     }
 
-    fn order(&self, is_left: bool) -> Order {
+    fn order(&self, guard: &Guard, is_left: bool) -> Order {
         let is_timed = self.on_lost == OnLost::Kill;
         let bequest = match is_left {
             true => Bequest::Hold,
             false if is_timed => Bequest::End,
             false => Bequest::Leave,
         };
-        Order { bequest, is_timed, grace: self.grace, command: self.command.to_vec() }
+        let deadline = Moment::now().after(guard.remaining());
+        Order { bequest, is_timed, grace: self.grace, deadline, command: self.command.to_vec() }
     }
 
     /// What the command finds in its environment.

@@ -61,6 +61,8 @@ pub(crate) struct Order {
     pub(crate) is_timed: bool,
     /// How long the command has to end itself.
     pub(crate) grace: Duration,
+    /// Until when the lock is held, if nothing is heard after this.
+    pub(crate) deadline: Moment,
     pub(crate) command: Vec<OsString>,
 }
 
@@ -204,18 +206,21 @@ impl Order {
         let grace = u64::try_from(self.grace.as_nanos()).unwrap_or(u64::MAX);
         let mut bytes = vec![self.bequest as u8, u8::from(self.is_timed)];
         bytes.extend(grace.to_be_bytes());
+        bytes.extend(self.deadline.0.to_be_bytes());
         // No argument has a zero in it.
         bytes.extend(self.command.join(OsStr::new("\0")).as_bytes());
         bytes
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let (head, command) = bytes.split_at_checked(10)?;
+        let (head, command) = bytes.split_at_checked(18)?;
+        let number = |bytes: &[u8]| Some(u64::from_be_bytes(bytes.try_into().ok()?));
         let bequests = [Bequest::End, Bequest::Hold, Bequest::Leave];
         Some(Self {
             bequest: bequests.into_iter().find(|it| *it as u8 == head[0])?,
             is_timed: head[1] != 0,
-            grace: Duration::from_nanos(u64::from_be_bytes(head[2..].try_into().ok()?)),
+            grace: Duration::from_nanos(number(&head[2..10])?),
+            deadline: Moment(number(&head[10..])?),
             command: command.split(|&it| it == 0).map(|it| OsString::from_vec(it.into())).collect(),
         })
     }
@@ -254,7 +259,8 @@ mod tests {
         for bequest in [Bequest::End, Bequest::Hold, Bequest::Leave] {
             let command = vec!["sh".into(), OsString::new(), OsString::from_vec(vec![255, b'\n'])];
             let grace = Duration::from_millis(1234);
-            let order = Order { bequest, is_timed: true, grace, command };
+            let deadline = Moment(u64::MAX / 3);
+            let order = Order { bequest, is_timed: true, grace, deadline, command };
             let (ours, theirs) = Link::pair().unwrap();
             let (reader, writer) = io::pipe().unwrap();
             let files = [reader.as_fd(), writer.as_fd(), writer.as_fd()];

@@ -56,8 +56,8 @@ impl Processes {
             };
             match Process::read(number, depth) {
                 Ok(process) => all.extend(process),
-                Err(error) if is_of_ended(&error) => {}
-                Err(_) => return None,
+                // It has ended, or is another user's and hidden from us: what we know of the others holds.
+                Err(_) => {}
             }
         }
         Some(Self { own, all })
@@ -68,7 +68,7 @@ impl Process {
     /// None if it has no number in our namespace.
     fn read(number: i32, depth: usize) -> io::Result<Option<Self>> {
         let folder = format!("/proc/{number}");
-        let stat = fs::read_to_string(format!("{folder}/stat"))?;
+        let stat = text_of(format!("{folder}/stat"))?;
         let (pid, group) = match depth {
             0 => (Some(number), None),
             _ => {
@@ -121,7 +121,7 @@ impl Process {
     }
 
     fn is_there(&self) -> bool {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.number)).unwrap_or_default();
+        let stat = text_of(format!("/proc/{}/stat", self.number)).unwrap_or_default();
         let seen = Self::parse(self.number, self.pid, None, &stat);
         seen.is_some_and(|seen| seen.identity() == self.identity())
     }
@@ -143,9 +143,14 @@ fn innermost(field: &str) -> Option<Pid> {
 
 /// From the namespace of /proc inwards.
 fn numbers_in_namespaces(folder: impl AsRef<Path>, field: &str) -> Option<Vec<i32>> {
-    let status = fs::read_to_string(folder.as_ref().join("status")).ok()?;
+    let status = text_of(folder.as_ref().join("status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     line.split_whitespace().map(|number| number.parse().ok()).collect()
+}
+
+/// A file of /proc. A program's name may be of any bytes, and is cut in the middle of a character.
+fn text_of(path: impl AsRef<Path>) -> io::Result<String> {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// A process whose main thread has ended is shown as a zombie while its other threads run. What cannot be

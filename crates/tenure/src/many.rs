@@ -56,7 +56,11 @@ pub async fn acquire_all(
             guards.push(taken.acquire_with(wait).await?);
         }
     }
-    Ok(Guards { guards })
+    // A fixed lease may have ended while another lock was waited for.
+    match guards.iter().find_map(|guard| guard.ensure_held().err()) {
+        Some(lost) => Err(lost.into()),
+        None => Ok(Guards { guards }),
+    }
 }
 
 /// The locks by name; those of one name by their stores.

@@ -1,5 +1,6 @@
 //! Whom `tenure` ends with the command, and whom it must not, or cannot.
 
+use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use crate::place::{Holder, Place, children, is_alive, signal, until, until_watch
 
 on_every_store! {
     a_command_whose_main_thread_has_ended_is_killed,
+    a_process_of_any_name_hides_no_other,
     what_was_there_before_is_left_alone,
 }
 
@@ -62,6 +64,38 @@ fn a_command_whose_main_thread_has_ended_is_killed(place: &Place) {
     take_away(place);
     assert_eq!(holder.end().0, 76);
     assert!(!is_alive(&pid));
+}
+
+/// Its name is not of UTF-8, as one that the kernel has cut in the middle of a character.
+const OF_STRANGE_NAME: &str = r#"
+    #include <stdio.h>
+    #include <sys/prctl.h>
+    #include <unistd.h>
+    int main(void) {
+        prctl(PR_SET_NAME, "caf\xe9 ) Z 1", 0, 0, 0);
+        puts("ready");
+        fflush(stdout);
+        sleep(60);
+    }
+"#;
+
+/// I1: one such process, of whatever user, kept `tenure` from finding any other, so that a process in a
+/// session of its own was not ended.
+fn a_process_of_any_name_hides_no_other(place: &Place) {
+    let (_folder, program) = compiled(OF_STRANGE_NAME);
+    let mut strange = Command::new(program).stdout(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 5];
+    strange.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    let script = "setsid sleep 60 & echo held; echo $!; wait";
+    let run = ["run", "--kill-after", "200ms", "x", "--", "sh", "-c", script];
+    let mut holder = Holder::start(place, &run);
+    let stray = holder.line().trim().to_owned();
+    take_away(place);
+    assert_eq!(holder.end().0, 76);
+    let is_left = is_alive(&stray);
+    strange.kill().unwrap();
+    strange.wait().unwrap();
+    assert!(!is_left);
 }
 
 /// A shell that becomes `tenure` by `exec` leaves it the children that it had: `&`, `> >(…)`. They are not the

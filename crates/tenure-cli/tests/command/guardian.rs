@@ -10,6 +10,7 @@ use crate::screen::Screen;
 
 on_every_store! {
     a_command_ends_before_its_lease_when_tenure_is_stopped,
+    a_command_that_stops_tenure_at_once_ends_before_its_lease,
     a_command_that_may_outlive_its_lock_does,
     a_command_goes_on_without_its_guardian,
     a_guardian_that_is_stopped_goes_on,
@@ -115,6 +116,19 @@ fn a_command_ends_before_its_lease_when_tenure_is_stopped(place: &Place) {
     holder.signal(Signal::CONT);
     let (code, told) = holder.end();
     assert!(code == 76 && told.contains("tenure: `x` "), "{code} {told}");
+}
+
+/// I1: stopped before it could say anything to the guardian, but for the order. Seen before: the guardian
+/// knew of no deadline then, and two commands worked side by side.
+fn a_command_that_stops_tenure_at_once_ends_before_its_lease(place: &Place) {
+    let stop = "tenure=$(awk '{print $4}' /proc/$PPID/stat); kill -STOP $tenure; trap '' TERM
+        echo held; echo $$; while :; do sleep 0.02; done";
+    let arguments = ["run", "--lease", "3s", "--kill-after", "600ms", "x", "--", "sh", "-c", stop];
+    let mut holder = Holder::start(place, &arguments);
+    let pid = holder.line();
+    none_lives_when_next_begins(place, &pid);
+    holder.signal(Signal::CONT);
+    assert_eq!(holder.end().0, 76);
 }
 
 /// With `--on-lost warn` and `ignore` the command goes on, as always.

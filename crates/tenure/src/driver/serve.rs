@@ -23,6 +23,9 @@ use crate::sync::lock;
 /// How many at the head of the queue ask again when the holder's lease ends.
 const FIRST_FEW: u32 = 3;
 
+/// Over how many milliseconds the questions of the others are spread.
+const LATER_BY: u64 = 500;
+
 /// What was so when the store was asked.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
@@ -298,12 +301,18 @@ impl Driver {
 
     /// When to ask again, if no wake-up comes: the heartbeat thrice in its time, and for the first
     /// few also when the present holder's lease ends, or one's that was handed the lock meanwhile
-    /// and never knew. Where nobody holds anything, at a latch or a barrier, there is no such moment,
-    /// and asking at once would go on for ever.
+    /// and never knew. The others ask a little later, spread over time: all that are ahead may be dead.
+    /// Where nobody holds anything, at a latch or a barrier, there is no such moment, and asking at once
+    /// would go on for ever.
     fn ask_after(&self, standing: Standing) -> Duration {
         let heartbeat = HEARTBEAT / 3;
-        if standing.free_in.is_zero() || standing.ahead >= FIRST_FEW {
+        if standing.free_in.is_zero() {
             return heartbeat;
+        }
+        if standing.ahead >= FIRST_FEW {
+            let spread = crate::owner::unique_number() % LATER_BY;
+            let later = Duration::from_millis(100 * u64::from(standing.ahead) + spread);
+            return heartbeat.min(standing.free_in + later);
         }
         let claim = self.claim.unwrap_or(heartbeat);
         heartbeat.min(claim).min(standing.free_in)

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -20,6 +21,9 @@ use crate::core::name::LockName;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::sync::lock;
+
+/// How long a reader waits for the first of its party, whose future somebody else must poll.
+const FOLLOWS: Duration = Duration::from_secs(1);
 
 /// Who reads, or is about to.
 #[derive(Default)]
@@ -54,11 +58,13 @@ impl Driver {
                 Way::Alone => return self.acquire_in_queue(spec, started, end).await,
                 Way::Behind(follow) => follow,
             };
-            match self.before(end, follow).await {
+            match self.before(end.min(clock::now() + FOLLOWS), follow).await {
                 Some(Ok(result)) => return result,
                 // The first has given up, or had no room: we go ourselves.
                 Some(Err(_)) => {}
-                None => return Err(timed_out(&spec.name, started)),
+                None if clock::now() >= end => return Err(timed_out(&spec.name, started)),
+                // Its future may not be polled any more.
+                None => return self.acquire_in_queue(spec, started, end).await,
             }
         }
     }

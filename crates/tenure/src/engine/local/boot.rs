@@ -23,9 +23,14 @@ const MAX_PAGE: usize = 0x8000;
 /// Removes what another boot has left. Only for the process that has the turn: no other then begins, and
 /// none is between making a client's file and locking it.
 pub(super) fn begin(folder: &Path) -> io::Result<()> {
+    let path = folder.join("boot");
+    // What is no file, as a pipe, might never end.
+    if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "`boot` is no file"));
+    }
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
-    let mut file = options.open(folder.join("boot"))?;
+    let mut file = options.open(path)?;
     let boot = fs::read_to_string(BOOT_ID)?;
     let mut known = String::new();
     let is_known = file.read_to_string(&mut known).is_ok() && known == boot;

@@ -12,7 +12,30 @@ use crate::error::Trouble;
 
 /// Trouble before the commit, or in a commit that certainly did nothing.
 pub(super) fn of_map(folder: &Path, error: &Error) -> Trouble {
-    Trouble::refused(sentence(folder, error))
+    let trouble = Trouble::refused(sentence(folder, error));
+    let is_lasting = match error {
+        Error::Io(error) => is_lasting(error),
+        Error::Mdb(error) => {
+            matches!(error, MdbError::Invalid | MdbError::VersionMismatch | MdbError::Corrupted)
+        }
+        _ => false,
+    };
+    if is_lasting { trouble.lasting() } else { trouble }
+}
+
+/// What a person must mend. A disk that is full, or a limit on memory or files, may pass.
+fn is_lasting(error: &std::io::Error) -> bool {
+    let kinds = [
+        ErrorKind::FileTooLarge,
+        ErrorKind::InvalidInput,
+        ErrorKind::IsADirectory,
+        ErrorKind::NotADirectory,
+        ErrorKind::PermissionDenied,
+        ErrorKind::ReadOnlyFilesystem,
+    ];
+    let errors = [Errno::SPIPE, Errno::LOOP, Errno::NXIO];
+    kinds.contains(&error.kind())
+        || Errno::from_io_error(error).is_some_and(|error| errors.contains(&error))
 }
 
 /// Trouble in the commit: it may have come after the deed (I6), but only in the very last write.
@@ -59,7 +82,9 @@ pub(super) fn of_crowd(file: &Path, waited: Duration) -> Trouble {
 
 pub(super) fn of_files(folder: &Path, error: &std::io::Error) -> Trouble {
     let hint = if error.kind() == ErrorKind::FileTooLarge { " (see `ulimit -f`)" } else { "" };
-    Trouble::refused(format!("the store in `{}` cannot be used: {error}{hint}", folder.display()))
+    let what = format!("the store in `{}` cannot be used: {error}{hint}", folder.display());
+    let trouble = Trouble::refused(what);
+    if is_lasting(error) { trouble.lasting() } else { trouble }
 }
 
 /// A record that this program did not write, or that somebody has changed.

@@ -116,7 +116,9 @@ impl Turns {
     ) -> Result<Turn<'_>, Trouble> {
         // Both only grow, so that their sum tells all.
         let last_change = || last_change().wrapping_add(self.count() as usize);
-        let mut vigil = Vigil::begin(clock::now(), last_change());
+        let vigil = Vigil::begin(clock::now(), last_change());
+        let is_opening = patience == Patience::Opening;
+        let mut vigil = if is_opening { vigil.opening() } else { vigil };
         let longest = patience.longest();
         let is_known = patience == Patience::Short && self.is_known(&vigil);
         let patience = if is_known { KNOWN } else { patience.time() };

@@ -8,6 +8,10 @@ use crate::core::moment::Moment;
 const FIRST_NAP: Duration = Duration::from_micros(100);
 const LONGEST_NAP: Duration = Duration::from_millis(2);
 
+/// The same for a process that opens the store. Hundreds may begin at once, and by looking often they
+/// would keep the one that has the turn from running.
+const LONGEST_NAP_OPENING: Duration = Duration::from_millis(40);
+
 /// A look that comes later than this after the one before counts as if it had not: whoever was
 /// stopped, or not let run, has not seen what others did meanwhile.
 const UNSEEN: Duration = Duration::from_millis(10);
@@ -19,15 +23,22 @@ pub(super) struct Vigil {
     begun: Moment,
     changed: Moment,
     nap: Duration,
+    longest_nap: Duration,
 }
 
 impl Vigil {
     pub(super) const fn begin(now: Moment, change: usize) -> Self {
-        Self { looked: now, change, begun: now, changed: now, nap: FIRST_NAP }
+        let (nap, longest_nap) = (FIRST_NAP, LONGEST_NAP);
+        Self { looked: now, change, begun: now, changed: now, nap, longest_nap }
+    }
+
+    /// The same for a process that opens the store.
+    pub(super) const fn opening(self) -> Self {
+        Self { longest_nap: LONGEST_NAP_OPENING, ..self }
     }
 
     pub(super) fn look(&mut self, now: Moment, change: usize) {
-        let unseen = now.since(self.looked).saturating_sub(UNSEEN);
+        let unseen = now.since(self.looked).saturating_sub(UNSEEN.max(self.nap));
         self.looked = now;
         self.begun = self.begun + unseen;
         self.changed = self.changed + unseen;
@@ -49,6 +60,6 @@ impl Vigil {
     #[expect(clippy::disallowed_methods, reason = "for about as long as some operations take")]
     pub(super) fn nap(&mut self) {
         std::thread::sleep(self.nap);
-        self.nap = (self.nap * 2).min(LONGEST_NAP);
+        self.nap = (self.nap * 2).min(self.longest_nap);
     }
 }

@@ -98,8 +98,7 @@ impl<O: Batched> Item for Awaited<O> {
     }
 
     fn land(mut self: Box<Self>, line: Result<Option<&str>, &Trouble>) -> Option<Box<dyn Item>> {
-        let is_more =
-            matches!(line, Ok(Some(line)) if line.ends_with('+') && !line.starts_with('-'));
+        let is_more = matches!(line, Ok(Some(line)) if is_more(line));
         let goes_on = is_more && self.went_on < GOES_ON_AT_MOST;
         self.went_on += 1;
         if goes_on && O::IS_ASKED_AGAIN && !self.reply.is_closed() {
@@ -161,6 +160,13 @@ impl Batcher {
         gathered.add(item);
         self.send_ready(gathered);
         answer
+    }
+
+    /// Goes on settling a lock in which one call has left more to do.
+    pub(super) fn settle(self: &Arc<Self>, name: LockName) {
+        let mut gathered = lock(&self.gathered);
+        gathered.add(settling(name, 0));
+        self.send_ready(gathered);
     }
 
     /// Sends several, together as far as one call carries them.
@@ -343,6 +349,11 @@ pub(super) fn read<O: Batched>(line: Option<&str>) -> Result<O::Outcome, Trouble
         Some(error) => Err(of_server(error)),
         None => O::read(line.trim_end_matches('+')).ok_or_else(not_understood),
     }
+}
+
+/// Whether an operation's line says that there is more to settle.
+pub(super) fn is_more(line: &str) -> bool {
+    line.ends_with('+') && !line.starts_with('-')
 }
 
 fn not_understood() -> Trouble {

@@ -51,6 +51,7 @@ use address::Address;
 use batch::Batcher;
 use link::Link;
 use pace::{Pace, pause};
+use renewals::Renewals;
 use server::{CLIENT_KEPT, Introduced, Server};
 use subscriber::Subscriber;
 
@@ -183,8 +184,10 @@ impl Engine for RedisEngine {
 
     fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>> {
         let (server, subscriber) = (self.server.clone(), self.subscriber.clone());
+        let operations = self.operations.clone();
         Answer::later(async move {
-            let (outcomes, step) = server.renew(&renewals).await;
+            let Renewals { outcomes, step, unsettled } = server.renew(&renewals).await;
+            unsettled.into_iter().for_each(|name| operations.settle(name));
             if let Some(step) = step {
                 telemetry::clock_stepped(step);
                 // Other leases may have ended by that clock: their holders find out now (I9).
@@ -218,8 +221,14 @@ impl Engine for RedisEngine {
     }
 
     fn force_release(&self, request: ForceRequest) -> Answer<ForceOutcome> {
-        let server = self.server.clone();
-        Answer::later(async move { server.force(request).await })
+        let (server, operations) = (self.server.clone(), self.operations.clone());
+        Answer::later(async move {
+            let (outcome, is_more) = server.force(&request).await?;
+            if is_more {
+                operations.settle(request.name);
+            }
+            Ok(outcome)
+        })
     }
 
     fn checkup(&self) -> Answer<Vec<Finding>> {

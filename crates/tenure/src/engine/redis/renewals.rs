@@ -9,42 +9,49 @@ use super::trouble;
 use crate::clock;
 use crate::core::clock_step::ClockStep;
 use crate::core::moment::Moment;
+use crate::core::name::LockName;
 use crate::engine::{Renewal, Renewed};
 use crate::error::Trouble;
 use crate::sync::lock;
 
-/// What became of each renewal.
-pub(super) type Outcomes = Vec<Result<Renewed, Trouble>>;
+/// What became of renewals.
+#[derive(Default)]
+pub(super) struct Renewals {
+    /// Of each, in order.
+    pub(super) outcomes: Vec<Result<Renewed, Trouble>>,
+    /// The server's clock was set since the last call.
+    pub(super) step: Option<ClockStep>,
+    /// Locks in which there is more to settle than one call may do.
+    pub(super) unsettled: Vec<LockName>,
+}
 
 impl Server {
-    /// Extends leases. The answers are in the order of the renewals. Says, too, whether the server's
-    /// clock was set since the last call.
-    pub(super) async fn renew(&self, renewals: &[Renewal]) -> (Outcomes, Option<ClockStep>) {
+    /// Extends leases.
+    pub(super) async fn renew(&self, renewals: &[Renewal]) -> Renewals {
         let missing = || Err(Trouble::unknown("the renewal was not answered"));
-        let mut outcomes: Outcomes = renewals.iter().map(|_| missing()).collect();
-        let all = 0..renewals.len();
-        let mut parts = vec![all];
-        let mut step = None;
+        let mut all = Renewals::default();
+        all.outcomes.extend(renewals.iter().map(|_| missing()));
+        let whole = 0..renewals.len();
+        let mut parts = vec![whole];
         while let Some(part) = parts.pop().filter(|part| !part.is_empty()) {
             match self.renew_part(&renewals[part.clone()]).await {
-                Ok((answers, stepped)) => {
-                    step = step.or(stepped);
-                    outcomes[part].iter_mut().zip(answers).for_each(|(at, answer)| *at = answer);
+                Ok(some) => {
+                    all.step = all.step.or(some.step);
+                    all.unsettled.extend(some.unsettled);
+                    let places = all.outcomes[part].iter_mut();
+                    places.zip(some.outcomes).for_each(|(place, outcome)| *place = outcome);
                 }
                 Err(trouble) if part.len() > 1 && trouble::may_be_about_one(&trouble) => {
                     let middle = part.start + part.len() / 2;
                     parts.extend([part.start..middle, middle..part.end]);
                 }
-                Err(trouble) => outcomes[part].fill(Err(trouble)),
+                Err(trouble) => all.outcomes[part].fill(Err(trouble)),
             }
         }
-        (outcomes, step)
+        all
     }
 
-    async fn renew_part(
-        &self,
-        renewals: &[Renewal],
-    ) -> Result<(Outcomes, Option<ClockStep>), Trouble> {
+    async fn renew_part(&self, renewals: &[Renewal]) -> Result<Renewals, Trouble> {
         let names = renewals.iter().map(Batched::name);
         let mut call = self.renewals.prepare(Renewal::script(), names, &self.client);
         renewals.iter().for_each(|renewal| renewal.arguments(&mut call.command));
@@ -54,9 +61,11 @@ impl Server {
         let time = reply.text().and_then(time);
         let step = time.and_then(|time| lock(&self.clock).note(sent, received, time));
         let lines = batch::lines(reply)?;
+        let answered = renewals.iter().zip(&lines).filter(|(_, line)| batch::is_more(line));
+        let unsettled = answered.map(|(renewal, _)| renewal.name.clone()).collect();
         let mut lines = lines.iter().map(String::as_str);
-        let answers = renewals.iter().map(|_| batch::read::<Renewal>(lines.next())).collect();
-        Ok((answers, step))
+        let outcomes = renewals.iter().map(|_| batch::read::<Renewal>(lines.next())).collect();
+        Ok(Renewals { outcomes, step, unsettled })
     }
 }
 

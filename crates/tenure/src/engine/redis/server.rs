@@ -191,23 +191,31 @@ impl Server {
         }
     }
 
-    /// Takes a lock away from its holders: from so many at a time as one call may.
-    pub(super) async fn force(&self, request: ForceRequest) -> Result<ForceOutcome, Trouble> {
+    /// Takes a lock away from its holders: from so many at a time as one call may. Says, too, whether
+    /// there is more to settle.
+    pub(super) async fn force(
+        &self,
+        request: &ForceRequest,
+    ) -> Result<(ForceOutcome, bool), Trouble> {
         let mut owners = Vec::new();
         loop {
-            let (some, is_rest) = self.force_some(&request).await?;
+            let (some, is_rest, is_more) = self.force_some(request).await?;
             let is_done = !is_rest || some.is_empty();
             owners.extend(some);
             match owners.is_empty() {
                 _ if !is_done => {}
-                true => return Ok(ForceOutcome::NotHeld),
-                false => return Ok(ForceOutcome::Released(owners)),
+                true => return Ok((ForceOutcome::NotHeld, is_more)),
+                false => return Ok((ForceOutcome::Released(owners), is_more)),
             }
         }
     }
 
-    /// The owners that do not hold it any more, and whether there are others.
-    async fn force_some(&self, request: &ForceRequest) -> Result<(Vec<Owner>, bool), Trouble> {
+    /// The owners that do not hold it any more, whether there are others, and whether there is more to
+    /// settle.
+    async fn force_some(
+        &self,
+        request: &ForceRequest,
+    ) -> Result<(Vec<Owner>, bool, bool), Trouble> {
         let names = std::iter::once(&request.name);
         let mut call = self.commands.prepare(&scripts::FORCE, names, &self.client);
         let expected = request.expected.map(|owner| owner.to_string()).unwrap_or_default();
@@ -215,13 +223,13 @@ impl Server {
         let kept = RECORD_KEPT.as_millis().to_string();
         [expected, record, kept].iter().for_each(|argument| call.command.push(argument));
         let replies = self.commands.run(call).await.and_then(array)?;
-        let (owners, is_rest) = match &replies[..] {
+        let (owners, rest, more) = match &replies[..] {
             [Reply::Error(error), ..] => return Err(trouble::of_server(error)),
-            [Reply::Array(owners), rest] => (owners.iter(), rest.number() == Some(1)),
+            [Reply::Array(owners), rest, more] => (owners.iter(), rest.number(), more.number()),
             _ => return Err(not_understood()),
         };
         let owners: Option<Vec<_>> = owners.map(|owner| owner.text()?.parse().ok()).collect();
-        Ok((owners.ok_or_else(not_understood)?, is_rest))
+        Ok((owners.ok_or_else(not_understood)?, rest == Some(1), more == Some(1)))
     }
 
     /// Sends a command that must not fail.

@@ -4,8 +4,9 @@
 -- ARGV[1] nonce     ARGV[2] client
 -- ARGV[3] the owner expected, or ""    ARGV[4] who does it and why, for the record
 -- ARGV[5] how long the record is kept, ms
--- Returns the nonce, the owners that held it, and 1 if others still do, more than one call takes away:
--- none, and nothing is changed, if nobody does or not the one expected; or an error.
+-- Returns the nonce, the owners that held it, 1 if others still do, more than one call takes away, and 1
+-- if there is more to settle: none, and nothing is changed, if nobody does or not the one expected; or an
+-- error.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
@@ -40,4 +41,4 @@ if #taken > 0 then
   end
 end
 close(lock)
-return { ARGV[1], taken, is_rest and 1 or 0 }
+return { ARGV[1], taken, is_rest and 1 or 0, lock.more and 1 or 0 }

@@ -38,9 +38,16 @@ local TOLD_EVERY = 600 * 1000000
 -- One call serves, parks or purges at most this many waiters, and ends at most this many leases: a
 -- few milliseconds at worst. A plus sign behind an answer asks its client to go on.
 local AT_MOST = 1000
+-- Of parked waiters that are dead, a call forgets so many.
+local PARKED_AT_MOST = 250
 -- A waiter that no connection hears for is parked: it keeps its ticket, and takes its place again
 -- when it asks (I10). Its score in the queue is larger by this much.
 local PARKED = 4503599627370496
+-- Fences are below 2^53, with room for those that follow.
+local LARGEST_FENCE = 9007199254740991 - 1000000
+-- No clock is wrong by a hundred years, in µs. What is stored and says so was not written by Tenure; taken
+-- for true, it would end every lease.
+local CENTURY = 100 * 365 * 86400 * 1000000
 -- A lock that is free while all its waiters are parked is reserved for so long, in µs: a client
 -- whose wake-ups were interrupted connects again and asks within this time, and is served in order.
 local RESERVED = 100 * 1000
@@ -51,8 +58,14 @@ end
 
 -- The error of a sibling that somebody else uses. Asked before the first write: an error midway
 -- would not be undone.
+local types = {}
+local function is_missing(key, suffix)
+  return types[key .. suffix] == 'none'
+end
+
 local function misused(key, suffix, right)
   local found = redis.call('TYPE', key .. suffix).ok
+  types[key .. suffix] = found
   if found ~= 'none' and found ~= right then
     return { err = 'WRONGTYPE ' .. key .. suffix .. ' holds a ' .. found }
   end
@@ -62,13 +75,13 @@ end
 -- is about one waiter or holder of many.
 local function damaged(key, what)
   return { err = 'DAMAGED the ' .. what .. ' of ' .. key .. ' is not what Tenure writes: look at the '
-    .. 'key, and delete it if no client needs the lock' }
+    .. 'keys that begin so, and delete all of them if no client needs the lock' }
 end
 
 local function read_holder(fence, text, client, entries, more)
   local owner, since, lease = string.match(text, '^(%x+) (%d+) (%d+)$')
   local extra, note = string.match(more or '0 ', '^(%d+) (%S*)$')
-  if #text ~= 58 or not lease or #owner ~= 32 or not extra or not client
+  if #text ~= 58 or not lease or #owner ~= 32 or not extra or not client or since - now > CENTURY
     or not string.match(entries or '0', '^[%x,]*$') then
     return nil
   end
@@ -87,7 +100,7 @@ end
 local function read_state(lock, text)
   local kind, waiting, ticket, used, last, shift, parked, reserved =
     string.match(text, '^([mrslb]%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-  if not kind then
+  if not kind or last - now > CENTURY or tonumber(shift) > CENTURY then
     return false
   end
   set_kind(lock, kind)
@@ -122,7 +135,7 @@ local function open(key, needs_queue, needs_many)
   if was.err then
     return nil, was
   end
-  if was[1] and not (string.match(was[1], '^%d+$') and #was[1] <= 16) then
+  if was[1] and not (string.match(was[1], '^%d+$') and tonumber(was[1]) < LARGEST_FENCE) then
     return nil, damaged(key, 'fence')
   end
   local lock = {
@@ -148,6 +161,10 @@ local function open(key, needs_queue, needs_many)
   end
   if wrong then
     return nil, wrong
+  end
+  if lock.used > 0 and (is_missing(key, ':h') or is_missing(key, ':d')) then
+    -- Deleted or evicted: who held it is not known any more, and they find out when they renew.
+    lock.used, lock.changed = 0, true
   end
   return lock
 end
@@ -264,6 +281,10 @@ local function save(lock, holder)
     plain(holder.ends), holder.permits, plain(holder.fence), holder.fences, holder.client, entries,
     holder.note,
   }, ' ')
+  if lock.used == 0 then
+    -- What a lock that was deleted has left behind would be counted as holders of this one.
+    redis.call('DEL', lock.key .. ':h', lock.key .. ':d')
+  end
   if redis.call('HSET', lock.key .. ':h', holder.owner, text) == 1 then
     lock.used = lock.used + holder.permits
   end
@@ -319,6 +340,9 @@ local function expire(lock)
   end
   redis.call('HDEL', lock.key .. ':h', unpack(ended))
   redis.call('ZREM', lock.key .. ':d', unpack(ended))
+  if lock.used < 0 then
+    error(damaged(lock.key, 'state'))
+  end
 end
 
 -- Whether so many permits are free (I1), and the owner has no former hold that lingers. One who
@@ -413,6 +437,9 @@ end
 
 local function enqueue(lock, waiter)
   lock.changed = true
+  if lock.waiting == 0 then
+    redis.call('DEL', lock.key .. ':q', lock.key .. ':w')
+  end
   lock.waiting = lock.waiting + 1
   lock.ticket = lock.ticket + 1
   redis.call('ZADD', lock.key .. ':q', lock.ticket, waiter.entry)
@@ -452,7 +479,8 @@ end
 -- Sets a waiter aside that no connection hears for. The client may be gone, or only its connection
 -- for wake-ups; until it asks, others are served.
 local function park(lock, waiter)
-  lock.changed, lock.parked, lock.has_parked = true, lock.parked + 1, true
+  go_on_without_memory(lock)
+  lock.changed, lock.parked = true, lock.parked + 1
   redis.call('ZADD', lock.key .. ':q', 'INCR', PARKED, waiter.entry)
 end
 
@@ -460,26 +488,33 @@ end
 local function unpark(lock, entry)
   local place = parked_place(lock, entry)
   if place then
+    go_on_without_memory(lock)
     lock.changed, lock.parked = true, lock.parked - 1
     redis.call('ZADD', lock.key .. ':q', place - PARKED, entry)
   end
 end
 
--- Forgets some of the parked waiters that have not asked again.
+-- Forgets parked waiters that have not asked again; those that came first are dead first.
 local function purge_parked(lock)
   if lock.parked == 0 then
     return
   end
-  for _, entry in ipairs(redis.call(
-    'ZRANGEBYSCORE', lock.key .. ':q', PARKED, '+inf', 'LIMIT', 0, 16)) do
+  local first = redis.call(
+    'ZRANGEBYSCORE', lock.key .. ':q', PARKED, '+inf', 'LIMIT', 0, PARKED_AT_MOST)
+  local dead = 0
+  for _, entry in ipairs(first) do
     local waiter = waiter_of(lock, entry)
     if not waiter then
       lock.changed, lock.parked, lock.waiting = true, lock.parked - 1, lock.waiting - 1
       redis.call('ZREM', lock.key .. ':q', entry)
     elseif waiter.alive <= lock.time then
       dequeue(lock, waiter)
+    else
+      return
     end
+    dead = dead + 1
   end
+  lock.more = lock.more or dead == PARKED_AT_MOST
 end
 
 -- Whether a parked waiter with an earlier ticket comes first: only in a lock that became free while
@@ -537,6 +572,7 @@ local function hand_over(lock, waiter)
   -- One that asks in this very call learns of it by the answer.
   local must_hear = lock.letter ~= 'b' and lock.asker ~= waiter.entry
   if must_hear and not hears(waiter.client) then
+    lock.has_parked = true
     return park(lock, waiter)
   end
   -- Who misses the opening of a barrier must find it when asking again, which takes a heartbeat.
@@ -545,7 +581,7 @@ local function hand_over(lock, waiter)
   forget(lock, waiter)
   local fence, fences = next_fence(lock, waiter.fences)
   if tell(lock, waiter, fence, fences, lease) == 0 and must_hear then
-    hearing[waiter.client] = false
+    hearing[waiter.client], lock.has_parked = false, true
     remember(lock, waiter)
     return park(lock, waiter)
   end
@@ -612,8 +648,12 @@ local function serve(lock, one)
       dequeue(lock, waiter)
     elseif waiter and fits(lock, waiter.owner, waiter.permits) and not is_reserved(lock, waiter.entry) then
       hand_over(lock, waiter)
-    elseif waiter then
+    elseif waiter and (lock.single or lock.letter == 'b' or lock.letter == 'l'
+      or lock.asker == waiter.entry or hears(waiter.client)) then
       return
+    elseif waiter then
+      -- It does not fit, and may be dead: those behind it, who may fit, do not wait for it.
+      park(lock, waiter)
     end
   end
   lock.more = true
@@ -622,7 +662,8 @@ end
 local function serve_and_reserve(lock, one)
   lock.has_parked = false
   serve(lock, one)
-  -- All who wait were found deaf, in this very call: the first of them who asks is to be the first.
+  -- All who wait were found deaf when it was their turn, in this very call: the first of them who asks is
+  -- to be the first.
   if lock.has_parked and lock.waiting > 0 and lock.waiting == lock.parked then
     lock.reserved = lock.time + RESERVED
   end

@@ -12,6 +12,10 @@ use super::*;
 on_every_server!(
     garbage_in_one_lock_is_an_error_for_that_lock_alone,
     garbage_about_one_waiter_does_not_stop_the_queue,
+    what_a_deleted_lock_has_left_is_not_counted,
+    holders_whose_keys_are_gone_do_not_occupy_the_lock,
+    a_time_that_no_clock_shows_is_refused,
+    fences_that_are_too_large_are_refused,
 );
 
 const GARBAGE: [&str; 6] = ["", "garbage", "-1", "1e999", "9999999999999999999999", "\0\n{}"];
@@ -91,4 +95,55 @@ fn garbage_about_one_waiter_does_not_stop_the_queue(server: &Server) {
     assert_eq!(caller.call(&[&release("b", owners[0])]), ["0"]);
     let line = &caller.call(&[&waiting(acquire("b", owners[2]))])[0];
     assert!(line.starts_with("1 "), "{line}");
+}
+
+/// Its key was deleted, as its error advises, and its siblings were not: when their leases ended, their
+/// permits were taken off those of the next holder, and a second one came beside it. I1.
+fn what_a_deleted_lock_has_left_is_not_counted(server: &Server) {
+    let mut caller = Caller::new(server);
+    let owners: [Owner; 4] = std::array::from_fn(|_| Owner::new());
+    for owner in &owners[..2] {
+        caller.call(&[&permits(acquire("x", *owner), 1)]);
+    }
+    caller.say(&["DEL", &keys::lock(&name("x"))]);
+    caller.pass(Duration::from_secs(10));
+    assert!(caller.call(&[&permits(acquire("x", owners[2]), 3)])[0].starts_with("1 "));
+    caller.pass(Duration::from_secs(25));
+    assert_eq!(caller.call(&[&permits(acquire("x", owners[3]), 1)]), ["3"], "all are taken");
+}
+
+/// They were deleted, or evicted: the permits never came back, and nothing told so.
+fn holders_whose_keys_are_gone_do_not_occupy_the_lock(server: &Server) {
+    for suffix in [":h", ":d"] {
+        let mut caller = Caller::new(server);
+        let [first, second] = std::array::from_fn(|_| Owner::new());
+        caller.call(&[&permits(acquire("x", first), 3)]);
+        caller.say(&["DEL", &format!("{}{suffix}", keys::lock(&name("x")))]);
+        let line = &caller.call(&[&permits(acquire("x", second), 3)])[0];
+        assert!(line.starts_with("1 "), "{suffix}: {line}");
+        assert_eq!(caller.call(&[&renewal("x", first)]), ["0"], "it finds out");
+    }
+}
+
+/// Taken for true, it would end every lease. I1.
+fn a_time_that_no_clock_shows_is_refused(server: &Server) {
+    let mut caller = Caller::new(server);
+    let [first, second] = std::array::from_fn(|_| Owner::new());
+    for state in ["m1 0 0 0 9999999999999999 0 0 0", "m1 0 0 0 0 9999999999999999 0 0"] {
+        caller.say(&["FLUSHALL"]);
+        caller.call(&[&acquire("x", first)]);
+        caller.say(&["HSET", &keys::lock(&name("x")), "s", state]);
+        let line = &caller.call(&[&acquire("x", second)])[0];
+        assert!(line.starts_with("-DAMAGED"), "{state}: {line}");
+    }
+}
+
+/// Above 2^53 the next one would be the same. I4.
+fn fences_that_are_too_large_are_refused(server: &Server) {
+    let mut caller = Caller::new(server);
+    for fence in ["9007199254740990", "9999999999999998", "99999999999999999999"] {
+        caller.say(&["HSET", &keys::lock(&name("x")), "f", fence]);
+        let line = &caller.call(&[&acquire("x", Owner::new())])[0];
+        assert!(line.starts_with("-DAMAGED"), "{fence}: {line}");
+    }
 }

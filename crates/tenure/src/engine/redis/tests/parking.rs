@@ -4,7 +4,7 @@
 use tenure_testkit::Server;
 use tenure_testkit::resp::Connection;
 
-use super::answers::{acquire, release, waiting};
+use super::answers::{acquire, permits, release, waiting};
 use super::caller::Caller;
 use super::*;
 
@@ -14,6 +14,8 @@ on_every_server!(
     a_lock_that_is_reserved_goes_to_the_next_in_time,
     the_dead_cost_nothing_though_a_pattern_is_listened_to,
     a_parked_waiter_that_never_asks_again_is_forgotten,
+    a_dead_waiter_that_does_not_fit_keeps_none_waiting,
+    a_full_server_serves_a_waiter_that_was_parked,
 );
 
 const HEARTBEAT: Duration = Duration::from_secs(30);
@@ -148,4 +150,31 @@ fn a_parked_waiter_that_never_asks_again_is_forgotten(server: &Server) {
     }
     let keys: Vec<_> = caller.state().into_keys().collect();
     assert_eq!(keys, before.into_keys().collect::<Vec<_>>(), "no queue is left");
+}
+
+/// A killed client's writer waited at the head, and readers behind it for its heartbeat. I7.
+fn a_dead_waiter_that_does_not_fit_keeps_none_waiting(server: &Server) {
+    let mut caller = Caller::new(server);
+    let [holder, dead, live] = std::array::from_fn(|_| Owner::new());
+    let of_three = |owner, count| waiting(permits(acquire("x", owner), count));
+    caller.call(&[&of_three(holder, 1)]);
+    as_client(&mut caller, "dead", |it| it.call(&[&of_three(dead, 3)]));
+    caller.call(&[&of_three(live, 1)]);
+    let line = caller.call(&[&of_three(live, 1)]).remove(0);
+    assert!(is_granted(&line), "{line}");
+}
+
+/// To take its place again is a write as well: refused, a live waiter failed though the lock was free.
+fn a_full_server_serves_a_waiter_that_was_parked(server: &Server) {
+    let mut caller = Caller::new(server);
+    let [holder, deaf] = std::array::from_fn(|_| Owner::new());
+    caller.call(&[&acquire("x", holder)]);
+    ask(&mut caller, "deaf", deaf);
+    caller.say(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    caller.say(&["CONFIG", "SET", "maxmemory", "1"]);
+    let released = caller.call(&[&release("x", holder)]).remove(0);
+    let line = ask(&mut caller, "deaf", deaf);
+    caller.say(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(released, "0", "it was parked, and the lock released");
+    assert!(is_granted(&line), "{line}");
 }
