@@ -75,7 +75,10 @@ impl LocalEngine {
         wants_to_look: impl FnOnce() -> bool,
     ) -> Result<Entered, Trouble> {
         let (name, entry, route) = (&request.name, request.entry, self.route());
-        self.store.perform(Patience::Short, Subject::Lock(name), |table, now, effects| {
+        // One that does not wait is asked for once, on its caller's thread: a machine that is overloaded
+        // for a moment must not make it fail.
+        let patience = if request.queue.is_some() { Patience::Short } else { Patience::Long };
+        self.store.perform(patience, Subject::Lock(name), |table, now, effects| {
             if let Some(lock) = table.lock_mut(name) {
                 life::keep_unless(lock, entry.owner, route);
             }
