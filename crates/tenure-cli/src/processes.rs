@@ -54,10 +54,9 @@ impl Processes {
             else {
                 continue;
             };
-            match Process::read(number, depth) {
-                Ok(process) => all.extend(process),
-                // It has ended, or is another user's and hidden from us: what we know of the others holds.
-                Err(_) => {}
+            // One that has ended, or is another user's and hidden from us, hides no other.
+            if let Ok(process) = Process::read(number, depth) {
+                all.extend(process);
             }
         }
         Some(Self { own, all })
