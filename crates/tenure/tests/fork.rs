@@ -104,6 +104,27 @@ fn child_touches_nothing() {
     in_the_parent(parents, mine);
 }
 
+/// I3: a child that the C library does not know of is noticed, too.
+#[test]
+fn a_child_of_a_bare_system_call_is_noticed() {
+    run("child_of_system_call", "memory:");
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_of_system_call() {
+    let tenure = block_on(Tenure::connect(&url())).unwrap();
+    let guard = block_on(tenure.lock("x").acquire()).unwrap();
+    let (owner, of_thread) = (Owner::new(), Owner::of_thread());
+    let guard = child::fork_unnoticed(guard, |guard| {
+        assert!(guard.ensure_held().is_err_and(|lost| lost.why() == WhyLost::Forked));
+        assert!(Owner::of_thread() != of_thread && Owner::new() != owner);
+        std::mem::forget(guard);
+    });
+    guard.ensure_held().unwrap();
+    println!("all is well");
+}
+
 fn in_the_parent(parents: (Tenure, [tenure::Guard; 4]), fences: [tenure::Fence; 2]) {
     let (tenure, guards) = parents;
     // The connection is its own, and in order.

@@ -149,7 +149,7 @@ impl Driver {
 
     /// Refuses to work in a forked child.
     pub(crate) fn check_process(&self) -> Result<(), Error> {
-        if self.process.is_surely_left() { Err(Error::Forked) } else { Ok(()) }
+        if self.process.is_left() { Err(Error::Forked) } else { Ok(()) }
     }
 
     /// Refuses to work where nothing can.

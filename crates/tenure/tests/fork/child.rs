@@ -15,7 +15,20 @@ pub(crate) fn fork(work: impl FnOnce()) {
 pub(crate) fn fork_with<T>(inherited: T, work: impl FnOnce(T)) -> T {
     // SAFETY: the child has this thread alone. What it calls allocates, starts threads and connects,
     // which the C library allows after a fork; all else that it may not do is what is tested here.
-    let pid = unsafe { libc::fork() };
+    judge(unsafe { libc::fork() }, inherited, work)
+}
+
+/// The same, by the system call alone: the C library does not know of this child.
+#[expect(unsafe_code, reason = "to fork is unsafe, and these tests are about just that")]
+pub(crate) fn fork_unnoticed<T>(inherited: T, work: impl FnOnce(T)) -> T {
+    // SAFETY: as above. The C library does not make its allocator ready for this child, so what is called there
+    // must not allocate.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    judge(i32::try_from(pid).expect("a pid"), inherited, work)
+}
+
+#[expect(unsafe_code, reason = "to end without the parent's preparations")]
+fn judge<T>(pid: i32, inherited: T, work: impl FnOnce(T)) -> T {
     if pid == 0 {
         let end = catch_unwind(AssertUnwindSafe(|| work(inherited)));
         // SAFETY: it ends here, without running what the parent has prepared for its own end.
