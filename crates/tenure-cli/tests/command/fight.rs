@@ -1,6 +1,6 @@
 //! Commands that fight for one lock.
 
-use crate::place::Place;
+use crate::place::{Gate, Holder, Place};
 
 on_every_store! { two_that_fight_never_overlap }
 
@@ -23,4 +23,26 @@ fn two_that_fight_never_overlap(place: &Place) {
         scope.spawn(fight);
     });
     assert_eq!(std::fs::read_to_string(&count).unwrap().trim(), (2 * ROUNDS).to_string());
+}
+
+/// I1, I9: a herd of commands, each with a lock of its own, all at once in one folder. Each runs, and those who hold
+/// locks with short leases beside it lose none.
+#[test]
+fn a_herd_costs_no_holder_its_lock() {
+    const HERD: usize = 150;
+    let place = Place::local();
+    let gate = Gate::new();
+    let script = gate.script("exit 0");
+    let holders = ["5s", "10s"].map(|lease| {
+        Holder::start(&place, &["run", "--lease", lease, lease, "--", "sh", "-c", &script])
+    });
+    let herd: Vec<_> = (0..HERD)
+        .map(|n| place.tenure(&["run", "-n", &format!("h{n}"), "--", "true"]).spawn().unwrap())
+        .collect();
+    let codes: Vec<_> = herd.into_iter().map(|mut one| one.wait().unwrap().code()).collect();
+    assert_eq!(codes, [Some(0); HERD]);
+    gate.open();
+    for holder in holders {
+        assert_eq!(holder.end(), (0, String::new()));
+    }
 }

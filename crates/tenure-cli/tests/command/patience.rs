@@ -163,3 +163,25 @@ fn a_signal_ends_the_waiting_for_a_store() {
         }
     }
 }
+
+/// What waiting does not mend is told at once, also to one who would wait for a minute.
+#[test]
+fn a_folder_that_must_be_mended_is_told_at_once() {
+    type Damage = fn(&std::path::Path);
+    let damages: [(&str, Damage); 3] = [
+        ("data.mdb", |file| std::fs::write(file, [7; 200_000]).unwrap()),
+        ("data.mdb", |file| std::fs::create_dir(file).unwrap()),
+        ("boot", |file| std::fs::create_dir(file).unwrap()),
+    ];
+    for (name, damage) in damages {
+        let place = Place::local();
+        assert_eq!(place.code(&["run", "x", "--", "true"]), 0);
+        let folder = std::path::PathBuf::from(place.url.strip_prefix("local://").unwrap());
+        std::fs::remove_file(folder.join(name)).unwrap();
+        damage(&folder.join(name));
+        let started = now();
+        let told = place.refused(69, &["run", "-w", "60s", "x", "--", "true"]);
+        assert!(told.contains(&folder.display().to_string()), "{told}");
+        assert!(started.elapsed() < Duration::from_secs(40), "{told}");
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tenure::{Error, Guard, RwLock, Tenure};
 
-use super::fixture::LONG;
+use super::fixture::{LONG, poll_once};
 use crate::common::{Fault, Kind, Stage, Weather, ms, pair, pass};
 
 fn reader(lock: RwLock) -> tokio::task::JoinHandle<Result<Guard, Error>> {
@@ -63,6 +63,25 @@ async fn a_first_reader_that_leaves_holds_up_nobody() {
     for reader in party {
         drop(reader.await.unwrap().unwrap());
     }
+    assert!(troubled.flush(LONG).await);
+    drop(calm.rwlock("x").write_within(LONG).await.unwrap());
+}
+
+/// R8: the first has its answer, and nobody polls it any more, as in a `select!` whose other branch is
+/// busy. Those behind it go themselves.
+#[tokio::test]
+async fn a_first_reader_that_is_not_polled_holds_up_nobody() {
+    let (troubled, weather, calm) = pair();
+    let lock = troubled.rwlock("x");
+    let mut first = Box::pin(lock.read_within(LONG));
+    weather.hold_up(Kind::Acquire, Stage::Reply);
+    assert!(poll_once(first.as_mut()).await.is_pending());
+    let second = reader(troubled.rwlock("x"));
+    pass(ms(20)).await;
+    assert_eq!(weather.acquires.load(Ordering::SeqCst), 1, "it follows the first");
+    weather.clear();
+    let second = tokio::time::timeout(LONG / 2, second).await.expect("it goes by itself");
+    drop((second.unwrap().unwrap(), first));
     assert!(troubled.flush(LONG).await);
     drop(calm.rwlock("x").write_within(LONG).await.unwrap());
 }

@@ -8,7 +8,7 @@ use std::task::Poll;
 use tenure::{Error, Guards, Released, Tenure, Wait, acquire_all};
 
 use super::fixture::{LONG, poll_once, until_free};
-use crate::common::{Fault, Kind, Weather, ms, pair};
+use crate::common::{Fault, Kind, Weather, ms, pair, pass};
 
 async fn all_of(tenure: &Tenure) -> Result<Guards, Error> {
     acquire_all(["x", "y", "z"].map(|name| tenure.lock(name)), Wait::within(LONG)).await
@@ -53,6 +53,30 @@ async fn several_locks_are_given_up_together() {
     assert!(error.to_string().contains("`z`"), "{error}");
     weather.clear();
     free_everywhere(&[(&troubled, &calm)]).await;
+}
+
+/// I9, R27: a fixed lease that has ended while another lock was waited for is an error, and nothing is kept.
+#[tokio::test]
+async fn a_lease_that_ended_meanwhile_is_told() {
+    let (tenure, _, calm) = pair();
+    let held = calm.lock("y").acquire().await.unwrap();
+    let locks = [tenure.lock("x").fixed_lease(ms(200)), tenure.lock("y")];
+    let (acquired, ()) = tokio::join!(acquire_all(locks, Wait::within(LONG)), async {
+        until_taken(&calm, "x").await;
+        until_free(&calm, "x").await;
+        drop(held);
+    });
+    match acquired.unwrap_err() {
+        Error::Lost(lost) => assert_eq!(lost.name().as_str(), "x"),
+        other => panic!("{other:?}"),
+    }
+    free_everywhere(&[(&tenure, &calm)]).await;
+}
+
+async fn until_taken(tenure: &Tenure, name: &str) {
+    while tenure.lock(name).inspect().await.unwrap().is_free() {
+        pass(ms(1)).await;
+    }
 }
 
 /// I8, R27: polled k times and dropped, for every k, on two stores whose answers take several

@@ -5,11 +5,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tenure::blocking::block_on;
 use tenure::engine::LocalEngine;
 use tenure::{Error, Tenure};
 
-use crate::{connect, pass, store};
+use crate::{LONG, connect, pass, store};
 
 #[test]
 fn a_folder_that_is_open_to_others_is_refused() {
@@ -138,6 +139,25 @@ fn a_file_of_something_else_is_told_and_left() {
     assert!(matches!(refused, Error::Connect { .. }), "{refused:?}");
     assert!(refused.to_string().contains(&folder.display().to_string()), "{refused}");
     assert_eq!(fs::read(folder.join("data.mdb")).unwrap(), garbage);
+}
+
+/// A reader that opened it would wait for a writer, for ever.
+#[test]
+fn a_pipe_in_place_of_a_file_keeps_nobody_waiting() {
+    for name in ["boot", "turn", "data.mdb", "lock.mdb"] {
+        let (_around, folder) = store();
+        drop(LocalEngine::open(&folder).unwrap());
+        fs::remove_file(folder.join(name)).unwrap();
+        let mode = Mode::from_raw_mode(0o600);
+        mknodat(CWD, folder.join(name), FileType::Fifo, mode, 0).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let opened = folder.clone();
+        std::thread::spawn(move || tell.send(LocalEngine::open(opened).map(drop)));
+        if let Err(refused) = told.recv_timeout(LONG).expect(name) {
+            assert!(matches!(refused, Error::Connect { .. }), "{name}: {refused:?}");
+            assert!(refused.to_string().contains(&folder.display().to_string()), "{refused}");
+        }
+    }
 }
 
 /// A disk that was full, or a kill, in the first moment of a store.
