@@ -10,7 +10,7 @@ use crate::job::{Job, OnLost, Outcome};
 use crate::patience::Patience;
 use crate::session::{End, Session};
 use crate::signals::Signals;
-use crate::time::time;
+use crate::time::{period, time};
 use crate::waiting;
 
 /// Run a command while leading an election
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TEXT")]
     candidate: Option<String>,
     /// For how long a leader that crashed is still the leader
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "15s")]
+    #[arg(long, value_name = "TIME", value_parser = period, default_value = "15s")]
     lease: Duration,
     /// How long to lead without a confirmed renewal; two thirds of the lease if not given
     #[arg(long, value_name = "TIME", value_parser = time)]

@@ -8,7 +8,7 @@ use tenure::{Error, Guard, Lock, Owner, Tenure, Wait};
 
 use crate::exit::Exit;
 use crate::patience::Patience;
-use crate::time::time;
+use crate::time::{period, time};
 use crate::voice::say;
 use crate::waiting;
 use crate::words::{holders, in_sentence};
@@ -39,7 +39,7 @@ pub(crate) struct Wish {
     #[arg(short = 'E', long, value_name = "NUMBER", default_value_t = Exit::NotAcquired as u8)]
     conflict_exit_code: u8,
     /// How long the lock stays taken if nobody renews it, because this machine died for example
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
+    #[arg(long, value_name = "TIME", value_parser = period, default_value = "30s")]
     pub(crate) lease: Duration,
     /// What others should know about it
     #[arg(long, value_name = "TEXT")]

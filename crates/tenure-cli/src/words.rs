@@ -16,6 +16,10 @@ pub(crate) fn plain(text: impl Display) -> String {
         match c {
             // Escaped in Rust, and harmless here.
             '\'' | '"' | '\\' => told.push(c),
+            // Letters that nobody sees: fillers of Hangul, and the empty pattern of Braille.
+            '\u{115F}' | '\u{1160}' | '\u{3164}' | '\u{FFA0}' | '\u{2800}' => {
+                told.extend(c.escape_unicode());
+            }
             // Behind another character, because at the beginning accents would be escaped, too.
             c => told.extend(format!("x{c}").escape_debug().skip(1)),
         }
@@ -184,8 +188,10 @@ mod tests {
 
     #[test]
     fn hostile_text_stays_on_its_line() {
-        let hidden =
-            ['\u{200b}', '\u{200f}', '\u{2028}', '\u{202e}', '\u{2066}', '\u{61c}', '\u{feff}'];
+        let hidden = [
+            '\u{115f}', '\u{200b}', '\u{200f}', '\u{2028}', '\u{202e}', '\u{2066}', '\u{61c}',
+            '\u{feff}',
+        ];
         for hostile in hidden.into_iter().chain(['\n', '\r', '\t', '\u{7}', '\u{1b}', '\u{9b}']) {
             let told = plain(format!("a{hostile}b"));
             assert!(told.starts_with("a\\") && told.is_ascii(), "{told:?}");
