@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use rustix::process::Signal;
@@ -11,7 +12,11 @@ use tokio::signal::unix::{self, SignalKind};
 use crate::terminal;
 
 /// Catches signals from now on, until they are asked for.
-pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
+pub(crate) struct Signals {
+    caught: Vec<(Signal, unix::Signal)>,
+    /// We were continued, and it has not been asked for yet: known at once, not in the order of events.
+    is_continued: Arc<AtomicBool>,
+}
 
 /// Those that are passed on, and those of the terminal that stop a job.
 pub(crate) const CAUGHT: [Signal; 11] = [
@@ -30,6 +35,8 @@ pub(crate) const CAUGHT: [Signal; 11] = [
 
 impl Signals {
     pub(crate) fn catch() -> io::Result<Self> {
+        let is_continued = Arc::default();
+        signal_hook::flag::register(Signal::CONT.as_raw(), Arc::clone(&is_continued))?;
         let wanted = not_ignored(CAUGHT.into_iter());
         // What is ignored, as under nohup, stays so, and the command inherits it. But if nobody waited for
         // children here, their status would be lost.
@@ -37,7 +44,16 @@ impl Signals {
             let kind = SignalKind::from_raw(signal.as_raw());
             Ok((signal, unix::signal(kind)?))
         });
-        caught.collect::<io::Result<_>>().map(Self)
+        let caught = caught.collect::<io::Result<_>>()?;
+        Ok(Self { caught, is_continued })
+    }
+
+    /// Stops our job until it is continued, unless that has happened: a shell continues a job as soon as
+    /// the script in it has stopped, and what stops it then would be there to stay.
+    pub(crate) fn stop_job(&self) {
+        if !self.is_continued.load(Ordering::Acquire) {
+            terminal::stop_job();
+        }
     }
 
     /// The signal by which we are asked to end while nothing has been started. Stopped, we are just
@@ -47,7 +63,7 @@ impl Signals {
             match self.next().await {
                 Signal::CHILD | Signal::CONT | Signal::WINCH => {}
                 signal if !terminal::stops(signal) => return signal,
-                _ if terminal::can_stop_job() => terminal::stop_job(),
+                _ if terminal::can_stop_job() => self.stop_job(),
                 _ => {}
             }
         }
@@ -56,8 +72,11 @@ impl Signals {
     /// The next one. Dropped in between, none is lost.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|context| {
-            for (signal, caught) in &mut self.0 {
+            for (signal, caught) in &mut self.caught {
                 if let Poll::Ready(Some(())) = caught.poll_recv(context) {
+                    if *signal == Signal::CONT {
+                        self.is_continued.store(false, Ordering::Release);
+                    }
                     return Poll::Ready(*signal);
                 }
             }
@@ -68,7 +87,7 @@ impl Signals {
 
     /// Forgets what was to stop us before we were continued, as the kernel does.
     pub(crate) fn forget_stops(&mut self) {
-        let stops = self.0.iter_mut().filter(|(signal, _)| terminal::stops(*signal));
+        let stops = self.caught.iter_mut().filter(|(signal, _)| terminal::stops(*signal));
         let mut context = Context::from_waker(Waker::noop());
         for (_, caught) in stops {
             let _ = caught.poll_recv(&mut context);

@@ -76,7 +76,7 @@ impl Job<'_> {
                         child.conclude(ending);
                         return if is_overdue { Outcome::Lost } else { Outcome::Ended(ending) };
                     }
-                    Change::Stopped(signal) => self.stopped(guard, child, signal),
+                    Change::Stopped(signal) => self.stopped(guard, child, signals, signal),
                     Change::Overdue => {
                         is_overdue = true;
                         let name = guard.name();
@@ -88,7 +88,7 @@ impl Job<'_> {
                     Signal::CHILD => has_orphans = true,
                     // The command has the terminal, and somebody else in our job wanted it.
                     Signal::TTIN | Signal::TTOU if terminal::can_stop_job() => {
-                        self.halt(guard, child);
+                        self.halt(guard, child, signals);
                     }
                     Signal::TTIN | Signal::TTOU => {}
                     Signal::CONT => {
@@ -107,7 +107,7 @@ impl Job<'_> {
 
     /// The command was stopped. If it is the terminal that it wants, it gets it. If it was stopped
     /// there, so is the whole job. Otherwise it is somebody's business with the command alone.
-    fn stopped(&self, guard: &Guard, child: &mut Child, signal: Option<Signal>) {
+    fn stopped(&self, guard: &Guard, child: &mut Child, signals: &Signals, signal: Option<Signal>) {
         let wants_terminal = matches!(signal, Some(Signal::TTIN | Signal::TTOU));
         // It may have got it since.
         if wants_terminal
@@ -122,7 +122,7 @@ impl Job<'_> {
             return;
         }
         if terminal::can_stop_job() {
-            self.halt(guard, child);
+            self.halt(guard, child, signals);
         } else if !wants_terminal {
             // Nobody would continue us, nor it.
             child.family.signal(Signal::CONT);
@@ -130,9 +130,9 @@ impl Job<'_> {
     }
 
     /// Stops the command and us, until the job is continued. Nobody renews the lock meanwhile.
-    fn halt(&self, guard: &Guard, child: &mut Child) {
+    fn halt(&self, guard: &Guard, child: &mut Child, signals: &Signals) {
         let halted = child.halt();
-        terminal::stop_job();
+        signals.stop_job();
         if self.on_lost == OnLost::Kill && guard.is_lost() {
             // Another may have it by now: not one more step.
             child.family.signal_all(Signal::KILL);

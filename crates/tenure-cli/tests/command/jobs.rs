@@ -11,6 +11,7 @@ on_every_store! {
     a_job_without_a_shell_is_not_stopped,
     a_script_keeps_its_terminal,
     a_script_is_stopped_as_a_whole,
+    a_script_that_was_continued_goes_on,
     an_interrupt_ends_the_script,
     a_pipeline_keeps_its_terminal,
     a_command_with_other_input_may_ask_at_the_terminal,
@@ -150,6 +151,27 @@ fn a_script_is_stopped_as_a_whole(place: &Place) {
     screen.press("echo shell is he''re\n");
     screen.until("shell is here");
     screen.press("fg\na line\n");
+    screen.until("got a line");
+    screen.until("after");
+    screen.press("exit\n");
+    session.wait().unwrap();
+}
+
+/// A shell may continue a script while `tenure` is about to stop with it: it then goes on, each time.
+fn a_script_that_was_continued_goes_on(place: &Place) {
+    let mut screen = Screen::new();
+    let mut session = screen.session(place, &["sh", "-i"]);
+    let command = "sh -c \"echo re\"\"ady; sleep 0.4; read line; echo got \\$line\"";
+    screen.press(&format!("sh -c 'tenure run x -- {command}; echo af\"\"ter'\n"));
+    screen.until("ready");
+    for round in 1..=5 {
+        screen.press("\u{1a}");
+        until("stopped", || screen.seen().matches("Stopped").count() == round);
+        screen.press("fg\n");
+        // The shell says what it continues.
+        until("continued", || screen.seen().matches("\r\nsh -c").count() == round);
+    }
+    screen.press("a line\n");
     screen.until("got a line");
     screen.until("after");
     screen.press("exit\n");
