@@ -9,8 +9,8 @@ use crate::place::{Place, until};
 
 /// What a user needs to work with locks, and no more: as docs/cli.md has it.
 const RIGHTS: &str = "~tenure:* &tenure:wake:* +evalsha +script|load +subscribe +publish +ping \
-                      +time +type +scan +get +set +del +mget +pexpire +hget +hset +hmget +hdel \
-                      +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore +pubsub";
+                      +time +scan +get +set +del +mget +exists +pexpire +rename +hget +hset \
+                      +hmget +hdel +hlen +pubsub";
 
 fn findings(place: &Place) -> Value {
     let output = place.output(&["doctor", "--json"]);
@@ -98,7 +98,7 @@ fn the_doctor_compares_the_clocks() {
 fn the_doctor_tells_which_right_is_missing() {
     for flavor in Flavor::wanted() {
         let mut place = Place::of(Server::builder().flavor(flavor).start());
-        for right in ["evalsha", "hset", "zadd", "zrank", "publish", "scan", "ping"] {
+        for right in ["evalsha", "hset", "rename", "hlen", "publish", "scan", "ping"] {
             command(place.server(), &format!("ACL SETUSER default +@all -{right}"));
             let findings = findings(&place);
             let expected = (

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::{Client, Fallback, Tenure};
+use crate::core::fence::RETENTION;
 use crate::core::lease::Lease;
 use crate::driver::{Driver, PATIENCE};
 #[cfg(feature = "local")]
@@ -33,6 +34,7 @@ pub struct Builder {
     fallback: Fallback,
     patience: Duration,
     about: Result<About, Invalid>,
+    retention: Result<Duration, Invalid>,
 }
 
 impl Builder {
@@ -42,6 +44,7 @@ impl Builder {
             fallback: Fallback::Fail,
             patience: PATIENCE,
             about: Ok(About::this_process()),
+            retention: Ok(RETENTION),
         }
     }
 
@@ -61,6 +64,18 @@ impl Builder {
     /// reports it; 5 s if not set.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// For how long the last fence of a lock is kept on a server after the lock has become free: 1 s to
+    /// 24 h, 60 s if not set. Within this time fences grow even if the server's clock is set back, or another
+    /// server with an earlier clock takes over (I4). Every name that is used costs the server its memory for so
+    /// long.
+    pub fn fence_retention(mut self, time: Duration) -> Self {
+        let range = Duration::from_secs(1)..=Duration::from_secs(24 * 3600);
+        let wrong =
+            || Invalid::new(format!("a fence may be kept for 1 s to 24 h, not for {time:?}"));
+        self.retention = if range.contains(&time) { Ok(time) } else { Err(wrong()) };
         self
     }
 
@@ -103,8 +118,8 @@ impl Builder {
         }
         #[cfg(feature = "redis")]
         {
-            let about = self.about.clone()?;
-            self.engine(crate::engine::RedisEngine::connect_as(url, about).await?)
+            let (about, retention) = (self.about.clone()?, self.retention.clone()?);
+            self.engine(crate::engine::RedisEngine::connect_as(url, about, retention).await?)
         }
         #[cfg(not(feature = "redis"))]
         Err(Error::Invalid(Invalid::new(
@@ -118,6 +133,7 @@ impl Builder {
     /// # Errors
     /// When a default is out of range, or no thread can be started.
     pub fn engine(self, engine: impl Engine) -> Result<Tenure, Error> {
+        self.retention?;
         let client = Client {
             lease: self.lease?,
             driver: Driver::start(Box::new(engine), self.patience, false)?,

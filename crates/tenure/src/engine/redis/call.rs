@@ -42,6 +42,7 @@ impl Link {
         names.for_each(|name| command.push(keys::lock(name)));
         command.push(&nonce);
         command.push(client);
+        command.push(&self.retention);
         Call { script, nonce, command }
     }
 

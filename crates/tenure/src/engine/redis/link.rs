@@ -6,6 +6,7 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
@@ -30,6 +31,8 @@ pub(super) struct Link {
     /// It is up, and not for the first time.
     again: Notify,
     pub(super) nonce: AtomicU64,
+    /// For how long a fence outlives its lock, in ms, as the scripts are told.
+    pub(super) retention: String,
 }
 
 #[derive(Clone)]
@@ -41,7 +44,12 @@ enum State {
 }
 
 impl Link {
-    pub(super) fn new(address: Address, pace: Arc<Pace>, what_for: &'static str) -> Arc<Self> {
+    pub(super) fn new(
+        address: Address,
+        pace: Arc<Pace>,
+        retention: Duration,
+        what_for: &'static str,
+    ) -> Arc<Self> {
         Arc::new(Self {
             address,
             pulse: Pulse::new(what_for),
@@ -50,6 +58,7 @@ impl Link {
             changed: Notify::new(),
             again: Notify::new(),
             nonce: AtomicU64::new(0),
+            retention: retention.as_millis().to_string(),
         })
     }
 

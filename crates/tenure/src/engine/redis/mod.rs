@@ -61,6 +61,7 @@ use super::{
     ForceRequest, Health, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal,
     Renewed, Wakeup,
 };
+use crate::core::fence::RETENTION;
 use crate::core::name::LockName;
 use crate::error::{Error, Trouble};
 use crate::info::{About, LockInfo};
@@ -88,12 +89,16 @@ impl RedisEngine {
     /// # Errors
     /// When the URL is not understood, or the server cannot be reached or refuses the login.
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        Self::connect_as(url, About::this_process()).await
+        Self::connect_as(url, About::this_process(), RETENTION).await
     }
 
-    /// Connects, and says that this is who the client is.
-    pub(crate) async fn connect_as(url: &str, about: About) -> Result<Self, Error> {
-        let engine = Self::start(Address::parse(url)?, about)?;
+    /// Connects, says that this is who the client is, and keeps fences for so long.
+    pub(crate) async fn connect_as(
+        url: &str,
+        about: About,
+        retention: Duration,
+    ) -> Result<Self, Error> {
+        let engine = Self::start(Address::parse(url)?, about, retention)?;
         let reached = async {
             // First, because a server that wants a password says so there. To those who come with
             // scripts and without one it just hangs up.
@@ -108,15 +113,15 @@ impl RedisEngine {
         }
     }
 
-    fn start(address: Address, about: About) -> Result<Self, Error> {
+    fn start(address: Address, about: About, retention: Duration) -> Result<Self, Error> {
         let failed = |source| Error::Thread { source: Arc::new(source) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(failed)?;
         let client = format!("{:016x}", crate::owner::unique_number());
         let pace = Arc::new(Pace::default());
         let server = Arc::new(Server {
-            commands: Link::new(address.clone(), pace.clone(), "commands"),
-            renewals: Link::new(address.clone(), pace.clone(), "renewals"),
+            commands: Link::new(address.clone(), pace.clone(), retention, "commands"),
+            renewals: Link::new(address.clone(), pace.clone(), retention, "renewals"),
             about,
             clock: Default::default(),
             client: client.clone(),

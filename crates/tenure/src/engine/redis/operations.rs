@@ -64,14 +64,10 @@ fn lease(lease: Lease) -> String {
     format!("{:08}", lease.duration().as_millis())
 }
 
-/// Leases from here on need a key that is kept for longer than usual.
-const PLAIN_BELOW: Duration = Duration::from_secs(1_000);
-
 /// What an acquire wants besides owner and lease; the plainest wish is the shortest.
 fn wish(request: &AcquireRequest) -> String {
     let note = request.about.note.as_deref().unwrap_or_default();
-    let is_plain = request.shape == Shape::mutex() && request.lease.duration() < PLAIN_BELOW;
-    if is_plain && request.entry.number == 0 && note.is_empty() {
+    if request.shape == Shape::mutex() && request.entry.number == 0 && note.is_empty() {
         return request.queue.map_or("-".to_owned(), |queue| {
             let (heartbeat, claim) = (queue.heartbeat.as_millis(), queue.claim.as_millis());
             format!("+{heartbeat} {claim} {}", queue.fences)

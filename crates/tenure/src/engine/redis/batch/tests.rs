@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::blocking::block_on;
+use crate::core::fence::RETENTION;
 use crate::engine::redis::address::Address;
 use crate::engine::{CancelRequest, ReleaseOutcome, ReleaseRequest};
 use crate::owner::Entry;
@@ -9,7 +10,7 @@ use crate::owner::Entry;
 /// A batcher on a link that is down, and answers at once.
 fn batcher() -> Arc<Batcher> {
     let address = Address::parse("redis://127.0.0.1:1").unwrap();
-    Batcher::new(Link::new(address, Arc::default(), "commands"), "client".to_owned())
+    Batcher::new(Link::new(address, Arc::default(), RETENTION, "commands"), "client".to_owned())
 }
 
 fn name(text: &str) -> LockName {

@@ -1,44 +1,45 @@
 -- Take locks, or join their queues. Upholds I1, I4, I5, I10.
 -- KEYS[i] lock
--- ARGV[1] nonce     ARGV[2] client
+-- ARGV[1] nonce     ARGV[2] client     ARGV[3] for how long a fence outlives its lock, in ms
 -- and for each lock: owner, lease in ms (8 digits), and what else is wanted:
 -- "number kind-and-limit permits heartbeat claim fences note", heartbeat 0 for not waiting. For the
--- one permit of a mutex, entered once, without a note, and for less than 1,000 s, the plain case:
--- "-" without waiting, or "+heartbeat claim fences".
+-- one permit of a mutex, entered once and without a note, the plain case: "-" without waiting, or
+-- "+heartbeat claim fences".
 -- Returns lines: the nonce, and for each lock one of
 -- "1 fence fences lease-in-ms now"   granted       "2 ahead µs-until-free now"   queued
 -- "3"   busy                "4 kind-and-limit"   in use as another kind
 -- "5 permits"   the owner holds fewer          "-error"   what is in its place is not Tenure's
 -- with a plus sign behind it where there is more to settle than one call may do: ask again at once.
-local client = ARGV[2]
+local client, retention = ARGV[2], ARGV[3]
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
 local results = { ARGV[1], '' }
-local rest, late
+local texts = redis.call('MGET', unpack(KEYS))
+local seen, rest = {}, nil
 for i = 1, #KEYS do
-  local key, owner, lease, wish = KEYS[i], ARGV[i * 3], ARGV[i * 3 + 1], ARGV[i * 3 + 2]
-  local sign = string.byte(wish)
-  -- "-" or "+": the plain case, if nobody holds it and nobody waits.
-  local v = (sign == 45 or sign == 43) and redis.pcall('HMGET', key, 'f', 'o', 's')
-  local last = v and not v.err and (v[1] and tonumber(v[1]) or not v[1] and 0)
-  -- A fence ahead of the clock is not plain. No request overtakes an earlier one for the same lock
-  -- in the same call (I10).
-  if last and last < now and not v[2] and not v[3] and not (late and late[key]) then
-    local written = redis.pcall(
-      'HSET', key, 'f', stamp, 'o', owner .. ' ' .. stamp .. ' ' .. lease, 'c', client)
-    -- Kept for two hours, and so for an hour after any such lease: the first in every ten minutes
-    -- says so.
-    if last < now - now % 600000000 and type(written) == 'number' then
-      redis.call('PEXPIRE', key, '7200000')
-    end
-    -- A server that is full refuses what is new, and not what else is in the call.
-    results[i + 1] = type(written) == 'number' and '1 ' .. stamp .. ' 1 ' .. lease .. ' ' .. stamp
-      or '-' .. written.err
-  else
-    rest, late = rest or {}, late or {}
-    rest[#rest + 1], late[key] = i, true
+  local key, owner, lease, wish = KEYS[i], ARGV[i * 3 + 1], ARGV[i * 3 + 2], ARGV[i * 3 + 3]
+  local sign, text, written = string.byte(wish), texts[i], nil
+  -- "-" or "+": the plain case, if no client has it and its last fence is behind the clock. No request
+  -- overtakes an earlier one for the same lock in the same call (I10).
+  if (sign == 45 or sign == 43) and not seen[key] and (not text
+    or #text == 16 and text < stamp and string.find(text, '^%d+$')) then
+    local held = stamp .. ' ' .. owner .. ' ' .. stamp .. ' ' .. lease .. ' ' .. client
+    -- What is not a string may be a hash: it stays as it is.
+    written = text and redis.pcall('SET', key, held, 'PX', lease + retention)
+      or not text and redis.pcall('SET', key, held, 'PX', lease + retention, 'NX')
   end
+  -- A server that is full refuses to write what may be new; what goes on waiting is not.
+  if written and not written.err then
+    results[i + 1] = '1 ' .. stamp .. ' 1 ' .. lease .. ' ' .. stamp
+  else
+    rest = rest or {}
+    rest[#rest + 1] = i
+    if seen[key] then
+      texts[i] = nil
+    end
+  end
+  seen[key] = true
 end
 if not rest then
   return #KEYS == 1 and results[1] .. '\n' .. results[2] or table.concat(results, '\n')
@@ -46,13 +47,16 @@ end
 
 --@ lock.lua
 
+-- Farther behind than this, it makes no difference.
+local AHEAD = 8
+
 local function standing(lock, ahead)
   local ends = first_end(lock)
   if lock.parked > 0 and lock.reserved > lock.time then
     ends = math.min(ends or lock.reserved, lock.reserved)
   end
   local free = ends and math.max(ends - lock.time, 0) or 0
-  return table.concat({ 2, math.min(ahead, 8), plain(free), stamp }, ' ')
+  return table.concat({ 2, math.min(ahead, AHEAD), plain(free), stamp }, ' ')
 end
 
 local function enter_again(lock, holder, owner, number, permits, lease)
@@ -76,7 +80,31 @@ local function passage(lease)
   return table.concat({ 1, 0, 1, lease, stamp }, ' ')
 end
 
+-- How many unparked waiters are before one, as far as it matters.
+local function ahead_of(lock, waiter)
+  local found = 0
+  if lock.returned > 0 then
+    local most = math.min(lock.returned, FEW)
+    for _, ticket in ipairs(redis.call('HMGET', lock.key, unpack(numbered('r', 1, most)))) do
+      found = found + (ticket and tonumber(ticket) < waiter.ticket and 1 or 0)
+    end
+  end
+  local ticket = lock.head
+  for _ = 1, FEW do
+    if found >= AHEAD or ticket >= waiter.ticket then
+      break
+    end
+    local to = math.min(ticket + AHEAD, waiter.ticket) - 1
+    for _, text in ipairs(redis.call('HMGET', lock.key, unpack(numbered('q', ticket, to)))) do
+      found = found + (text and string.byte(text) == 48 and 1 or 0)
+    end
+    ticket = to + 1
+  end
+  return found
+end
+
 local function grant(lock, owner, number, permits, lease, note)
+  lock.is_granted = true
   local fence = next_fence(lock, 1)
   save(lock, {
     owner = owner, ends = lock.time + lease * 1000, client = client, entries = number,
@@ -97,8 +125,8 @@ local function arrive(lock, owner, number, permits, lease, note)
 end
 
 local function bury_dead(lock)
-  for _, entry in ipairs(redis.call('ZRANGE', lock.key .. ':q', 0, -1)) do
-    local waiter = waiter_of(lock, entry)
+  for ticket = lock.first, lock.ticket do
+    local waiter = waiter_at(lock, ticket)
     if waiter and waiter.alive <= lock.time then
       dequeue(lock, waiter)
     end
@@ -152,7 +180,7 @@ local function ask_again(lock, waiter, heartbeat)
   lock.changed = true
   waiter.alive = math.max(waiter.alive, lock.time + heartbeat * 1000)
   write_waiter(lock, waiter)
-  return standing(lock, redis.call('ZRANK', lock.key .. ':q', waiter.entry))
+  return standing(lock, ahead_of(lock, waiter))
 end
 
 local function acquire(lock, owner, lease, wish)
@@ -203,15 +231,14 @@ local function acquire(lock, owner, lease, wish)
 end
 
 for _, i in ipairs(rest) do
-  local wish = ARGV[i * 3 + 2]
+  local wish = ARGV[i * 3 + 3]
   if wish == '-' then
     wish = '0 m1 1 0 0 1 '
   elseif string.sub(wish, 1, 1) == '+' then
     wish = '0 m1 1 ' .. string.sub(wish, 2) .. ' '
   end
-  local letter, heartbeat = string.match(wish, '^%x+ (%a)%d+ %d+ (%d+) ')
-  on_lock(results, i, function(lock)
-    return acquire(lock, ARGV[i * 3], tonumber(ARGV[i * 3 + 1]), wish)
-  end, heartbeat ~= '0', letter ~= 'm')
+  on_lock(results, i, texts[i], function(lock)
+    return acquire(lock, ARGV[i * 3 + 1], tonumber(ARGV[i * 3 + 2]), wish)
+  end)
 end
 return table.concat(results, '\n')

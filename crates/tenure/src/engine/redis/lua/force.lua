@@ -1,25 +1,25 @@
 -- Take a lock away from its holders, raise its fence, keep a record, and tell them. Upholds I4, I6:
 -- all is written before anything is told, so a server that refuses to write has told nothing.
 -- KEYS[1] lock
--- ARGV[1] nonce     ARGV[2] client
--- ARGV[3] the owner expected, or ""    ARGV[4] who does it and why, for the record
--- ARGV[5] how long the record is kept, ms
+-- ARGV[1] nonce     ARGV[2] client     ARGV[3] for how long a fence outlives its lock, in ms
+-- ARGV[4] the owner expected, or ""    ARGV[5] who does it and why, for the record
+-- ARGV[6] how long the record is kept, ms
 -- Returns the nonce, the owners that held it, 1 if others still do, more than one call takes away, and 1
 -- if there is more to settle: none, and nothing is changed, if nobody does or not the one expected; or an
 -- error.
+local retention = ARGV[3]
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 --@ lock.lua
 
 local lock, wrong = open(KEYS[1])
-wrong = wrong or misused(KEYS[1], ':x', 'string')
 if wrong then
   return { ARGV[1], wrong }
 end
 settle(lock)
 local taken, clients = {}, {}
-for _, owner in ipairs(ARGV[3] == '' and owners(lock, AT_MOST) or { ARGV[3] }) do
+for _, owner in ipairs(ARGV[4] == '' and owners(lock, AT_MOST) or { ARGV[4] }) do
   local holder = find(lock, owner)
   if holder then
     go_on_without_memory(lock)
@@ -27,11 +27,13 @@ for _, owner in ipairs(ARGV[3] == '' and owners(lock, AT_MOST) or { ARGV[3] }) d
     taken[#taken + 1], clients[#clients + 1] = owner, holder.client
   end
 end
-local is_rest = ARGV[3] == '' and #owners(lock, 1) > 0
+local is_rest = ARGV[4] == '' and #owners(lock, 1) > 0
 if #taken > 0 then
   next_fence(lock, 1)
-  local record = plain(now) .. ' ' .. table.concat(taken, ',') .. ' ' .. ARGV[4]
-  redis.call('SET', lock.key .. ':x', record, 'PX', ARGV[5])
+  local record = plain(now) .. ' ' .. table.concat(taken, ',') .. ' ' .. ARGV[5]
+  lock.record, lock.till = record, lock.time + ARGV[6] * 1000
+  -- Written before anything is told.
+  spread(lock)
   for i, owner in ipairs(taken) do
     redis.call('PUBLISH', CHANNEL .. clients[i], 'lost ' .. owner .. ' ' .. lock.key)
   end

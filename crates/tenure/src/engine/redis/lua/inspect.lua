@@ -1,59 +1,61 @@
 -- Who holds locks, who waits for them, and the record of the last forced release.
 -- KEYS[i] lock
--- ARGV[1] nonce     ARGV[2] client
--- ARGV[3] how many waiters to show     ARGV[4] how many holders to show, those that end first
+-- ARGV[1] nonce     ARGV[2] client     ARGV[3] for how long a fence outlives its lock, in ms
+-- ARGV[4] how many waiters to show     ARGV[5] how many holders to show
 -- Returns the nonce, and for each lock
 -- {kind and limit, how many hold it, holders, how many wait, waiters, record} or an error.
 -- A holder is {owner, permits, entries, fence, µs left, client, note}, a waiter
 -- {entry, permits, since, client, note}; the kind is "" for a lock that nobody holds or wants.
+local retention = ARGV[3]
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local results = { ARGV[1] }
 
 --@ lock.lua
 
-local function holders(lock)
-  local list = {}
-  for _, owner in ipairs(owners(lock, tonumber(ARGV[4]))) do
-    local h = find(lock, owner)
-    local _, entries = without(h.entries, '')
-    list[#list + 1] = { owner, h.permits, entries, h.fence, h.ends - lock.time, h.client, h.note }
-  end
-  return list
+local function row(lock, h)
+  local _, entries = without(h.entries, '')
+  return { h.owner, h.permits, entries, h.fence, h.ends - lock.time, h.client, h.note }
 end
 
-local function holding(lock)
+local function holders(lock)
   if lock.single then
-    return lock.holder and 1 or 0
+    return lock.holder and { row(lock, lock.holder) } or {}
   end
-  return lock.used > 0 and redis.call('ZCARD', lock.key .. ':d') or 0
+  local list, texts = some(lock, 1, math.min(tonumber(ARGV[5]), lock.count))
+  local rows = {}
+  for at, owner in ipairs(list) do
+    if texts[at] then
+      rows[#rows + 1] = row(lock, read_one(lock, owner, texts[at]))
+    end
+  end
+  return rows
 end
 
 local function waiters(lock)
-  local list = {}
-  if lock.waiting == 0 or ARGV[3] == '0' then
-    return list
-  end
-  for _, entry in ipairs(redis.call('ZRANGE', lock.key .. ':q', 0, tonumber(ARGV[3]) - 1)) do
-    local w = waiter_of(lock, entry)
-    if w then
-      list[#list + 1] = { entry, w.permits, w.since, w.client, w.note }
+  local rows, ticket = {}, lock.first
+  for _ = 1, lock.waiting > 0 and AT_MOST or 0 do
+    if #rows >= tonumber(ARGV[4]) or ticket > lock.ticket then
+      break
     end
+    local w = waiter_at(lock, ticket)
+    if w then
+      rows[#rows + 1] = { w.entry, w.permits, w.since, w.client, w.note }
+    end
+    ticket = ticket + 1
   end
-  return list
+  return rows
 end
 
 local function inspect(key)
   local lock, wrong = open(key)
-  wrong = wrong or misused(key, ':x', 'string')
   if wrong then
     return wrong
   end
   settle(lock)
   close(lock)
-  local record = redis.call('GET', lock.key .. ':x') or ''
-  local kind = is_idle(lock) and '' or lock.kind
-  return { kind, holding(lock), holders(lock), lock.waiting, waiters(lock), record }
+  local kind, holding = is_idle(lock) and '' or lock.kind, lock.holder and 1 or lock.count
+  return { kind, holding, holders(lock), lock.waiting, waiters(lock), lock.record or '' }
 end
 
 for i, key in ipairs(KEYS) do

@@ -1,50 +1,51 @@
--- What a lock is, in its keys: included by every operation, after its plain case.
+-- What a lock is, in its one key: included by every operation, after its plain case.
 --
--- All keys of a lock are made from the one that arrives through KEYS, and share its hash tag.
 -- Times are microseconds of the server's clock; texts of others are percent-encoded.
 --
--- lock    hash  f last fence
---               o the holder of a mutex: "owner since lease", with 32, 16 and 8 digits: since when
---                 its lease runs, and its length in ms
---               c its client
---               m "extra note": its fences beyond the first, and its note (absent: neither)
---               n numbers of its entries (absent: only 0; empty: released, but lingering)
---               s "kind-and-limit waiting ticket used last shift parked reserved": how many wait,
---                 the last ticket, the permits taken of all but a mutex, the lock's time when this
---                 was written and how far it was ahead of the clock; how many waiters are parked,
---                 and until when a free lock is reserved for them (absent: a mutex for which no
---                 client waits)
--- lock:h  hash  owner -> its holder, for all but a mutex    lock:d  zset  owner by end of lease
--- lock:q  zset  entry by ticket, 2^52 more if parked        lock:w  hash  entry -> its waiter,
---                                                             and @owner -> numbers that wait
--- lock:x  string  the record of the last forced release
+-- A free lock is a string, its last fence, which outlives it for the retention. A mutex that one client
+-- holds, entered once, and that no client waits for, is a string, too:
+--   "fence owner since lease client extra note", the first four with 16, 32, 16 and 8 digits: the last
+--   of its fences; since when its lease runs, and the length of it in ms. The last two, how many fences
+--   it has beyond one and a note, are absent if there is neither.
+-- Everything else is a hash:
+--   s  "2 kind-and-limit waiting ticket head last expires": how many wait; the last ticket, and the
+--      first that may be unparked; the lock's time when this was written, and when the key expires
+--   f  last fence
+--   o  "owner since lease" of the holder of a mutex     c  its client     m  "extra note", if any
+--   n  the numbers of its entries (absent: only 0; empty: released, but lingering)
+--   u  "used count bound cursor least" of all kinds but a mutex: permits taken, how many hold them; no
+--      lease ends before the bound; where the search for ended ones stands, and the least end it saw
+--   h<owner>   a holder     i<number>  its owner, numbers without gaps
+--   p  "first returned parked reserved place shift" (absent: nothing of it): the first ticket there may
+--      be, how many tickets have returned, how many waiters are parked; until when a free lock is
+--      reserved, and for which ticket; how far the lock's time is ahead of the clock
+--   q<ticket>  a waiter     w<entry>  its ticket     @<owner>  the numbers of its entries that wait
+--   r<number>  tickets of waiters that were parked and have asked again, as a heap
+--   x  "until record" of the last forced release
 --
--- Values of up to 64 bytes let the server keep the hash in one small piece of memory.
+-- The state says "2", and so no client of the first layout takes this for a free lock, nor this one an
+-- old lock. All of it is in one key, because a cluster that moves a slot moves key by key (ADR 12).
 --
 -- The lock's time is the server's clock, but it never goes back: when the clock is set back, the
 -- lock's time stands still for a moment and then goes on at the same distance. So leases and
 -- heartbeats that have begun still end, no later than their own length after the step (A2). Stamps
 -- and fences are the clock's.
 
--- How long a fence outlives its lock, at least, in ms. It guards against a clock set back by less
--- than that; names are often used once, and a longer time would fill the server.
-local RETENTION = 3600 * 1000
 -- The channel on which a client hears of its grants, with its id behind it.
 local CHANNEL = 'tenure:wake:'
--- Longer than any lease or heartbeat: what crashed clients leave behind ends by itself.
-local LONG = 25 * 3600 * 1000
--- The keys of a lock in use are told so once in this time, in µs.
-local TOLD_EVERY = 600 * 1000000
+-- A hash is told to live for so much longer than it must, so that it need not be told each time.
+local SLACK = 60 * 1000000
 -- One call serves, parks or purges at most this many waiters, and ends at most this many leases: a
 -- few milliseconds at worst. A plus sign behind an answer asks its client to go on.
 local AT_MOST = 1000
 -- Of parked waiters that are dead, a call forgets so many.
 local PARKED_AT_MOST = 250
--- A waiter that no connection hears for is parked: it keeps its ticket, and takes its place again
--- when it asks (I10). Its score in the queue is larger by this much.
-local PARKED = 4503599627370496
+-- Of so many holders the first end is told exactly.
+local FEW = 32
 -- Fences are below 2^53, with room for those that follow.
 local LARGEST_FENCE = 9007199254740991 - 1000000
+-- Later than any time.
+local NEVER = 9007199254740991
 -- No clock is wrong by a hundred years, in µs. What is stored and says so was not written by Tenure; taken
 -- for true, it would end every lease.
 local CENTURY = 100 * 365 * 86400 * 1000000
@@ -56,33 +57,23 @@ local function plain(number)
   return string.format('%.0f', number)
 end
 
--- The error of a sibling that somebody else uses. Asked before the first write: an error midway
--- would not be undone.
-local types = {}
-local function is_missing(key, suffix)
-  return types[key .. suffix] == 'none'
-end
-
-local function misused(key, suffix, right)
-  local found = redis.call('TYPE', key .. suffix).ok
-  types[key .. suffix] = found
-  if found ~= 'none' and found ~= right then
-    return { err = 'WRONGTYPE ' .. key .. suffix .. ' holds a ' .. found }
-  end
-end
-
 -- The error of what Tenure did not write. Raised before the first write of an operation, unless it
 -- is about one waiter or holder of many.
 local function damaged(key, what)
-  return { err = 'DAMAGED the ' .. what .. ' of ' .. key .. ' is not what Tenure writes: look at the '
-    .. 'keys that begin so, and delete all of them if no client needs the lock' }
+  return { err = 'DAMAGED the ' .. what .. ' of ' .. key .. ' is not what this Tenure writes: look at the '
+    .. 'key, and delete it if no client needs the lock, nor one of another version' }
 end
 
-local function read_holder(fence, text, client, entries, more)
-  local owner, since, lease = string.match(text, '^(%x+) (%d+) (%d+)$')
+-- Reading -----------------------------------------------------------------------------------------
+
+local function is_fence(text)
+  return string.match(text, '^%d+$') and #text == 16 and tonumber(text) < LARGEST_FENCE
+end
+
+local function read_holder(fence, owner, since, lease, client, entries, more)
   local extra, note = string.match(more or '0 ', '^(%d+) (%S*)$')
-  if #text ~= 58 or not lease or #owner ~= 32 or not extra or not client or since - now > CENTURY
-    or not string.match(entries or '0', '^[%x,]*$') then
+  if not lease or #owner ~= 32 or #since ~= 16 or #lease ~= 8 or not extra or not client
+    or since - now > CENTURY or not string.match(entries or '0', '^[%x,]*$') then
     return nil
   end
   return {
@@ -91,23 +82,80 @@ local function read_holder(fence, text, client, entries, more)
   }
 end
 
+-- A lock that is a string: what is wrong with it, or nil.
+local function read_text(lock, text)
+  lock.form = 'text'
+  if is_fence(text) then
+    lock.fence = tonumber(text)
+    return nil
+  end
+  local fence, owner, since, lease, client, more =
+    string.match(text, '^(%d+) (%x+) (%d+) (%d+) (%S+) ?(.*)$')
+  if not fence or not is_fence(fence) then
+    return 'text'
+  end
+  lock.fence = tonumber(fence)
+  lock.holder = read_holder(lock.fence, owner, since, lease, client, nil, more ~= '' and more or nil)
+  return not lock.holder and 'holder' or nil
+end
+
 local function set_kind(lock, kind)
   lock.kind, lock.letter, lock.limit = kind, string.sub(kind, 1, 1), tonumber(string.sub(kind, 2))
   lock.single = lock.letter == 'm'
 end
 
--- The kind, the queue and the lock's time, of a lock that is more than a plain mutex.
-local function read_state(lock, text)
-  local kind, waiting, ticket, used, last, shift, parked, reserved =
-    string.match(text, '^([mrslb]%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-  if not kind or last - now > CENTURY or tonumber(shift) > CENTURY then
+-- The state of a lock that is a hash: false if it is not what Tenure writes.
+local function read_state(lock, state, parking, use)
+  local kind, waiting, ticket, head, last, expires =
+    string.match(state, '^2 ([mrslb]%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local first, returned, parked, reserved, place, shift =
+    string.match(parking or '0 0 0 0 0 0', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local used, count, bound, cursor, least =
+    string.match(use or '0 0 0 0 0', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+  if not kind or not first or not used or last - now > CENTURY or tonumber(shift) > CENTURY
+    or expires - now > CENTURY or bound - now > CENTURY then
     return false
   end
   set_kind(lock, kind)
-  lock.waiting, lock.ticket, lock.used = tonumber(waiting), tonumber(ticket), tonumber(used)
-  lock.last, lock.shift = tonumber(last), tonumber(shift)
-  lock.parked, lock.reserved = tonumber(parked), tonumber(reserved)
+  lock.waiting, lock.ticket, lock.head = tonumber(waiting), tonumber(ticket), tonumber(head)
+  lock.last, lock.expires = tonumber(last), tonumber(expires)
+  lock.first = parking and tonumber(first) or lock.head
+  lock.returned, lock.parked = tonumber(returned), tonumber(parked)
+  lock.reserved, lock.place, lock.shift = tonumber(reserved), tonumber(place), tonumber(shift)
+  lock.used, lock.count, lock.bound = tonumber(used), tonumber(count), tonumber(bound)
+  lock.cursor, lock.least = tonumber(cursor), tonumber(least)
   return true
+end
+
+-- A lock that is a hash, from its fields f, s, o, c, m, n, p, u and x: what is wrong with it, or nil.
+local function read_fields(lock, v)
+  lock.form, lock.was = 'hash', { f = v[1], s = v[2], o = v[3], c = v[4], m = v[5], n = v[6],
+    p = v[7], u = v[8], x = v[9] }
+  if v[1] and not is_fence(v[1]) then
+    return 'fence'
+  end
+  lock.fence = tonumber(v[1]) or 0
+  if v[1] and not v[2] and not v[3] and redis.call('HLEN', lock.key) == 1 then
+    -- The fence of a lock that clients of the first layout have left.
+    return nil
+  end
+  if not v[2] or not read_state(lock, v[2], v[7], v[8]) then
+    return 'state'
+  end
+  if v[3] then
+    local owner, since, lease = string.match(v[3], '^(%x+) (%d+) (%d+)$')
+    lock.holder = owner and read_holder(lock.fence, owner, since, lease, v[4], v[6], v[5])
+    if not lock.holder then
+      return 'holder'
+    end
+  end
+  if v[9] then
+    local till, record = string.match(v[9], '^(%d+) (.+)$')
+    if not till or till - now > CENTURY then
+      return 'record'
+    end
+    lock.till, lock.record = tonumber(till), record
+  end
 end
 
 -- Sets the lock's time. A plain mutex remembers none: where the clock was set back, its lease begins
@@ -128,110 +176,170 @@ local function set_time(lock)
   end
 end
 
--- The lock as it is, or an error if what is in its place is not Tenure's. What it has of siblings is
--- checked, and what the caller says it will need.
-local function open(key, needs_queue, needs_many)
-  local was = redis.pcall('HMGET', key, 'f', 'o', 'n', 's', 'c', 'm')
-  if was.err then
-    return nil, was
-  end
-  if was[1] and not (string.match(was[1], '^%d+$') and tonumber(was[1]) < LARGEST_FENCE) then
-    return nil, damaged(key, 'fence')
-  end
+-- The lock as it is, or an error if what is in its place is not Tenure's. Its text is known if the
+-- plain case has just read it: false if there is none.
+local function open(key, text)
   local lock = {
-    key = key, was = was, fence = tonumber(was[1]) or 0, kind = 'm1', letter = 'm', limit = 1,
-    single = true, waiting = 0, ticket = 0, used = 0, shift = 0, parked = 0, reserved = 0,
+    key = key, fence = 0, kind = 'm1', letter = 'm', limit = 1, single = true, was = {}, keep = 0,
+    waiting = 0, ticket = 0, head = 1, first = 1, returned = 0, parked = 0, reserved = 0, place = 0,
+    shift = 0, used = 0, count = 0, bound = 0, cursor = 0, least = 0, expires = 0,
   }
-  if was[4] and not read_state(lock, was[4]) then
-    return nil, damaged(key, 'state')
+  if text == nil then
+    text = redis.call('MGET', key)[1]
   end
-  if was[2] then
-    lock.holder = read_holder(lock.fence, was[2], was[5], was[3], was[6])
-    if not lock.holder then
-      return nil, damaged(key, 'holder')
+  local wrong
+  if text then
+    wrong = read_text(lock, text)
+  else
+    local v = redis.pcall('HMGET', key, 'f', 's', 'o', 'c', 'm', 'n', 'p', 'u', 'x')
+    if v.err then
+      return nil, v
+    elseif v[1] or v[2] or redis.call('EXISTS', key) == 1 then
+      wrong = read_fields(lock, v)
     end
   end
-  set_time(lock)
-  local wrong
-  if needs_queue or lock.waiting > 0 then
-    wrong = misused(key, ':q', 'zset') or misused(key, ':w', 'hash')
-  end
-  if needs_many or not lock.single then
-    wrong = wrong or misused(key, ':h', 'hash') or misused(key, ':d', 'zset')
-  end
   if wrong then
-    return nil, wrong
+    return nil, damaged(key, wrong)
   end
-  if lock.used > 0 and (is_missing(key, ':h') or is_missing(key, ':d')) then
-    -- Deleted or evicted: who held it is not known any more, and they find out when they renew.
-    lock.used, lock.changed = 0, true
+  set_time(lock)
+  if lock.till and lock.till <= lock.time then
+    lock.till, lock.record, lock.changed = nil, nil, true
   end
   return lock
 end
 
 local function is_idle(lock)
-  return not lock.holder and lock.used == 0 and lock.waiting == 0
+  return not lock.holder and lock.count == 0 and lock.waiting == 0
 end
 
--- Sets a field that has become another, or notes that it is to go.
-local function write(set, gone, field, was, is)
-  if is and is ~= was then
-    set[#set + 1] = field
-    set[#set + 1] = is
-  elseif was and not is then
-    gone[#gone + 1] = field
+-- Writing -----------------------------------------------------------------------------------------
+
+-- A server that is out of memory refuses commands that may need more, until a script has written
+-- something. What only keeps or ends something goes on there: it begins with a write that needs none.
+local function go_on_without_memory(lock)
+  if lock.form == 'hash' then
+    redis.call('HDEL', lock.key, '')
+  elseif lock.form == 'text' then
+    -- What it is told here is told again, better, when the lock is closed.
+    redis.call('PEXPIRE', lock.key, 86400000)
+    lock.changed = true
   end
 end
 
--- A server that is out of memory refuses commands that may need more, until a script has written
--- something. What only keeps or ends something goes on there: it begins with a write that frees.
-local function go_on_without_memory(lock)
-  redis.call('HDEL', lock.key, '')
+-- Leases are whole milliseconds from some moment: any end can be told as one.
+local function lease_of(lock, holder, shift)
+  local lease = math.max(math.ceil((holder.ends - lock.time) / 1000), 0)
+  return string.format('%016.0f %08d', holder.ends - shift - lease * 1000, lease), lease
 end
 
--- Writes back what has changed, all fields at once, and how long the key is to be kept: longer by as
--- much as its fence is ahead of the clock, which would otherwise give a smaller one (I4).
+local function more_of(holder)
+  return (holder.fences > 1 or holder.note ~= '') and holder.fences - 1 .. ' ' .. holder.note or nil
+end
+
+-- The fields of the lock itself.
+local function fields_of(lock)
+  local holder = lock.holder
+  local is_parking = lock.parked > 0 or lock.returned > 0 or lock.shift > 0
+  return {
+    s = table.concat({
+      2, lock.kind, lock.waiting, lock.ticket, lock.head, plain(lock.time), plain(lock.expires),
+    }, ' '),
+    f = lock.fence > 0 and plain(lock.fence) or nil,
+    o = holder and holder.owner .. ' ' .. lease_of(lock, holder, 0) or nil,
+    c = holder and holder.client,
+    m = holder and more_of(holder),
+    n = holder and holder.entries ~= '0' and holder.entries or nil,
+    p = is_parking and table.concat({
+      lock.first, lock.returned, lock.parked, plain(lock.reserved), lock.place, plain(lock.shift),
+    }, ' ') or nil,
+    u = lock.count > 0 and table.concat({
+      lock.used, lock.count, plain(lock.bound), lock.cursor, plain(lock.least),
+    }, ' ') or nil,
+    x = lock.till and plain(lock.till) .. ' ' .. lock.record or nil,
+  }
+end
+
+-- Writes what has changed, all fields at once. A string becomes a hash by way of another key of the
+-- same slot, which is never seen: so there is no moment without the lock, and in a cluster that is
+-- moving the slot nothing is done but an error told.
+local function write_fields(lock)
+  local is, was, set, gone = fields_of(lock), lock.was, {}, {}
+  for name, value in pairs(is) do
+    if was[name] ~= value then
+      set[#set + 1], set[#set + 2] = name, value
+    end
+  end
+  for name, value in pairs(was) do
+    if value and not is[name] then
+      gone[#gone + 1] = name
+    end
+  end
+  if #gone > 0 then
+    redis.call('HDEL', lock.key, unpack(gone))
+  end
+  local is_text = lock.form == 'text'
+  if #set > 0 then
+    redis.call('HSET', is_text and lock.key .. ':new' or lock.key, unpack(set))
+  end
+  if is_text then
+    redis.call('RENAME', lock.key .. ':new', lock.key)
+  end
+  lock.form, lock.was = 'hash', is
+end
+
+-- Makes the lock a hash, to which waiters and holders can be added.
+local function spread(lock)
+  lock.changed = true
+  if lock.form == 'text' then
+    write_fields(lock)
+    lock.is_new = true
+  end
+end
+
+-- A string in the place of what there is. What is not a new grant goes on without memory.
+local function write_text(lock, text, ttl)
+  local written = redis.pcall('SET', lock.key, text, 'PX', plain(ttl))
+  if written.err and lock.is_granted then
+    error(written)
+  elseif written.err then
+    go_on_without_memory(lock)
+    redis.call('SET', lock.key, text, 'PX', plain(ttl))
+  end
+end
+
+-- Writes the lock back, if it has changed, and how long its key is to be kept: for the retention
+-- after the last that there is, longer by as much as its fence is ahead of the clock, which would
+-- otherwise give a smaller one (I4).
 local function close(lock)
   if not lock.changed then
     return
   end
-  local key, holder, was, set, gone = lock.key, lock.holder, lock.was, {}, {}
-  local is_plain = lock.waiting == 0 and (lock.single or lock.used == 0)
-  local lease = holder and math.max(math.ceil((holder.ends - lock.time) / 1000), 0)
+  local holder = lock.holder
   local ahead = math.max(math.ceil((lock.fence - now) / 1000), 0)
-  write(set, gone, 'f', was[1], lock.fence > 0 and plain(lock.fence))
-  -- Leases are whole milliseconds from some moment: any end can be told as one. A plain mutex is
-  -- written by the clock.
-  write(set, gone, 'o', was[2], holder and string.format('%s %016.0f %08d', holder.owner,
-    holder.ends - (is_plain and lock.shift or 0) - lease * 1000, lease))
-  write(set, gone, 'c', was[5], holder and holder.client)
-  write(set, gone, 'm', was[6], holder and (holder.fences > 1 or holder.note ~= '')
-    and holder.fences - 1 .. ' ' .. holder.note)
-  write(set, gone, 'n', was[3], holder and holder.entries ~= '0' and holder.entries)
-  write(set, gone, 's', was[4], not is_plain and table.concat({
-    lock.kind, lock.waiting, lock.waiting > 0 and lock.ticket or 0, lock.used, plain(lock.time),
-    plain(lock.shift), lock.parked, plain(lock.reserved),
-  }, ' '))
-  if #gone > 0 then
-    redis.call('HDEL', key, unpack(gone))
-  end
-  if #set > 0 then
-    redis.call('HSET', key, unpack(set))
-  end
-  if is_plain then
-    redis.call('PEXPIRE', key, math.max((lease or 0) + RETENTION, 2 * RETENTION) + ahead)
-  elseif math.floor((lock.last or 0) / TOLD_EVERY) ~= math.floor(lock.time / TOLD_EVERY) then
-    redis.call('PEXPIRE', key, LONG + ahead)
-    for _, sibling in ipairs({ ':q', ':w', ':h', ':d' }) do
-      redis.call('PEXPIRE', key .. sibling, LONG)
+  if lock.waiting == 0 and lock.count == 0 and not lock.till then
+    if not holder and lock.fence == 0 then
+      redis.call('DEL', lock.key)
+      return
+    elseif not holder then
+      return write_text(lock, plain(lock.fence), retention + ahead)
+    elseif holder.entries == '0' then
+      local lease, millis = lease_of(lock, holder, lock.shift)
+      local more = more_of(holder)
+      return write_text(lock, table.concat({
+        string.format('%016.0f', lock.fence), holder.owner, lease, holder.client, more,
+      }, ' '), millis + retention + ahead)
     end
   end
-end
-
--- Two siblings that have just come to be: what crashed clients leave behind ends by itself.
-local function begin(lock, one, other)
-  redis.call('PEXPIRE', lock.key .. one, LONG)
-  redis.call('PEXPIRE', lock.key .. other, LONG)
+  local last = math.max(lock.keep, holder and holder.ends or 0, lock.till or 0, lock.time)
+  last = last + (retention + ahead) * 1000
+  local is_told = lock.form ~= 'hash' or lock.is_new or last > lock.expires
+  if is_told then
+    lock.expires = last + SLACK
+  end
+  write_fields(lock)
+  if is_told then
+    redis.call('PEXPIRE', lock.key, plain(math.ceil((lock.expires - lock.time) / 1000)))
+  end
 end
 
 -- The first of some fences, and how many: no more than wanted, and never so many that they run ahead
@@ -244,29 +352,43 @@ local function next_fence(lock, wanted)
   return first, count
 end
 
+-- Fields with numbers behind a letter.
+local function numbered(letter, from, to)
+  local names = {}
+  for number = from, to do
+    names[#names + 1] = letter .. number
+  end
+  return names
+end
+
 -- Holders ---------------------------------------------------------------------------------------
 
-local function unpack_holder(lock, owner, text)
-  local ends, permits, fence, fences, client, entries, note =
-    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%S*)$')
-  if not ends then
-    error(damaged(lock.key .. ':h', 'holder ' .. owner))
-  end
-  if entries == '-' then
-    entries = ''
+local function read_one(lock, owner, text)
+  local index, ends, permits, fence, fences, client, entries, note =
+    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%S*)$')
+  if not index then
+    error(damaged(lock.key, 'holder ' .. owner))
   end
   return {
-    owner = owner, ends = tonumber(ends), permits = tonumber(permits), fence = tonumber(fence),
-    fences = tonumber(fences), client = client, entries = entries, note = note,
+    owner = owner, index = tonumber(index), ends = tonumber(ends), permits = tonumber(permits),
+    fence = tonumber(fence), fences = tonumber(fences), client = client,
+    entries = entries == '-' and '' or entries, note = note,
   }
+end
+
+local function text_of_one(holder)
+  return table.concat({
+    holder.index, plain(holder.ends), holder.permits, plain(holder.fence), holder.fences,
+    holder.client, holder.entries == '' and '-' or holder.entries, holder.note,
+  }, ' ')
 end
 
 local function find(lock, owner)
   if lock.single then
     return lock.holder and lock.holder.owner == owner and lock.holder or nil
   end
-  local text = redis.call('HGET', lock.key .. ':h', owner)
-  return text and unpack_holder(lock, owner, text) or nil
+  local text = lock.count > 0 and redis.call('HGET', lock.key, 'h' .. owner)
+  return text and read_one(lock, owner, text) or nil
 end
 
 -- The single holder of a mutex is written when the lock is closed.
@@ -276,21 +398,41 @@ local function save(lock, holder)
     lock.holder = holder
     return
   end
-  local entries = holder.entries == '' and '-' or holder.entries
-  local text = table.concat({
-    plain(holder.ends), holder.permits, plain(holder.fence), holder.fences, holder.client, entries,
-    holder.note,
-  }, ' ')
-  if lock.used == 0 then
-    -- What a lock that was deleted has left behind would be counted as holders of this one.
-    redis.call('DEL', lock.key .. ':h', lock.key .. ':d')
+  lock.keep = math.max(lock.keep, holder.ends)
+  if not holder.index and lock.letter == 'b' then
+    -- At a barrier one who passed before may pass again, in its own place.
+    local former = find(lock, holder.owner)
+    holder.index = former and former.index
   end
-  if redis.call('HSET', lock.key .. ':h', holder.owner, text) == 1 then
-    lock.used = lock.used + holder.permits
+  if holder.index then
+    redis.call('HSET', lock.key, 'h' .. holder.owner, text_of_one(holder))
+  else
+    spread(lock)
+    lock.used, lock.count = lock.used + holder.permits, lock.count + 1
+    holder.index = lock.count
+    redis.call(
+      'HSET', lock.key, 'h' .. holder.owner, text_of_one(holder), 'i' .. lock.count, holder.owner)
   end
-  redis.call('ZADD', lock.key .. ':d', holder.ends, holder.owner)
-  if lock.used == holder.permits then
-    begin(lock, ':h', ':d')
+  lock.bound = lock.count == 1 and holder.ends or math.min(lock.bound, holder.ends)
+  lock.least = math.min(lock.least, holder.ends)
+end
+
+-- Takes a holder out; the last one gets its number.
+local function take_out(lock, owner, index, permits)
+  local last = lock.count
+  if index ~= last then
+    local mover = redis.call('HGET', lock.key, 'i' .. last)
+    local text = mover and redis.call('HGET', lock.key, 'h' .. mover)
+    if text then
+      local moved = read_one(lock, mover, text)
+      moved.index = index
+      redis.call('HSET', lock.key, 'h' .. mover, text_of_one(moved), 'i' .. index, mover)
+    end
+  end
+  redis.call('HDEL', lock.key, 'h' .. owner, 'i' .. last)
+  lock.used, lock.count = lock.used - permits, last - 1
+  if lock.used < 0 or lock.count == 0 then
+    lock.used = 0
   end
 end
 
@@ -301,47 +443,83 @@ local function remove(lock, owner)
     return
   end
   local holder = find(lock, owner)
-  redis.call('HDEL', lock.key .. ':h', owner)
-  redis.call('ZREM', lock.key .. ':d', owner)
-  lock.used = lock.used - (holder and holder.permits or 0)
+  if holder then
+    take_out(lock, owner, holder.index, holder.permits)
+  end
 end
 
--- Those whose leases end first, so many at most.
+-- Some holders, by their numbers: their owners and what is written of them.
+local function some(lock, from, to)
+  if from > to then
+    return {}, {}
+  end
+  local owners, names = redis.call('HMGET', lock.key, unpack(numbered('i', from, to))), {}
+  for at, owner in ipairs(owners) do
+    names[at] = 'h' .. (owner or '')
+  end
+  return owners, redis.call('HMGET', lock.key, unpack(names))
+end
+
+-- Owners of the lock, so many at most.
 local function owners(lock, most)
   if lock.single then
     return lock.holder and { lock.holder.owner } or {}
   end
-  return redis.call('ZRANGE', lock.key .. ':d', 0, most - 1)
+  local list = {}
+  for _, owner in ipairs((some(lock, 1, math.min(most, lock.count)))) do
+    list[#list + 1] = owner or nil
+  end
+  return list
 end
 
+-- When the first lease ends; of very many, no later than that.
 local function first_end(lock)
   if lock.single then
     return lock.holder and lock.holder.ends
+  elseif lock.count == 0 or lock.count > FEW then
+    return lock.count > 0 and lock.bound or nil
   end
-  return tonumber(redis.call('ZRANGE', lock.key .. ':d', 0, 0, 'WITHSCORES')[2])
+  local list, texts = some(lock, 1, lock.count)
+  local first = NEVER
+  for at, owner in ipairs(list) do
+    first = math.min(first, texts[at] and read_one(lock, owner, texts[at]).ends or NEVER)
+  end
+  return first
 end
 
+-- Ends leases. The holders are looked at from the last to the first, some in each call, when the
+-- bound says that a lease may have ended.
 local function expire(lock)
   if lock.single then
     if lock.holder and lock.holder.ends <= lock.time then
       remove(lock, lock.holder.owner)
     end
     return
-  end
-  local ended = redis.call(
-    'ZRANGEBYSCORE', lock.key .. ':d', '-inf', lock.time, 'LIMIT', 0, AT_MOST)
-  if #ended == 0 then
+  elseif lock.count == 0 or lock.cursor == 0 and lock.bound > lock.time then
     return
   end
-  lock.changed, lock.more = true, lock.more or #ended == AT_MOST
-  for _, text in ipairs(redis.call('HMGET', lock.key .. ':h', unpack(ended))) do
-    -- Of a record that is gone or not ours, the permits are unknown: they come back with the key.
-    lock.used = lock.used - (text and tonumber(string.match(text, '^%d+ (%d+) ')) or 0)
+  lock.changed = true
+  if lock.cursor == 0 then
+    lock.cursor, lock.least = lock.count, NEVER
   end
-  redis.call('HDEL', lock.key .. ':h', unpack(ended))
-  redis.call('ZREM', lock.key .. ':d', unpack(ended))
-  if lock.used < 0 then
-    error(damaged(lock.key, 'state'))
+  local to = math.min(lock.cursor, lock.count)
+  local from = math.max(to - AT_MOST + 1, 1)
+  local list, texts = some(lock, from, to)
+  for at = #list, 1, -1 do
+    local text = texts[at]
+    local holder = text and read_one(lock, list[at], text)
+    if holder and holder.ends > lock.time then
+      lock.least = math.min(lock.least, holder.ends)
+    else
+      -- Of a record that is gone the permits are unknown: they come back when all are.
+      take_out(lock, list[at] or '', from + at - 1, holder and holder.permits or 0)
+    end
+  end
+  lock.cursor = from - 1
+  if lock.cursor == 0 then
+    lock.bound = lock.least
+  else
+    lock.more = true
   end
 end
 
@@ -384,149 +562,186 @@ end
 
 -- The queue ---------------------------------------------------------------------------------------
 
-local function waiter_of(lock, entry)
-  -- The type of the key is checked only where somebody waits.
-  if lock.waiting == 0 then
-    return nil
-  end
-  local text = redis.call('HGET', lock.key .. ':w', entry)
-  if not text then
-    return nil
-  end
-  local alive, permits, lease, claim, fences, since, client, note =
-    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S*)$')
-  local owner, number = string.match(entry, '^(%x+):(%x+)$')
-  if not alive or not owner then
-    return nil
-  end
-  return {
-    entry = entry, owner = owner, number = number, alive = tonumber(alive),
-    permits = tonumber(permits), lease = tonumber(lease), claim = tonumber(claim),
-    fences = tonumber(fences), since = since, client = client, note = note,
+local function read_waiter(ticket, text)
+  local parked, alive, permits, lease, claim, fences, since, client, owner, number, note =
+    string.match(text, '^([01]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%x+):(%x+) (%S*)$')
+  return parked and {
+    ticket = ticket, parked = parked == '1', alive = tonumber(alive), permits = tonumber(permits),
+    lease = tonumber(lease), claim = tonumber(claim), fences = tonumber(fences), since = since,
+    client = client, owner = owner, number = number, entry = owner .. ':' .. number, note = note,
   }
 end
 
+-- The waiter with a ticket; nil if there is none, false if it is not what Tenure writes.
+local function waiter_at(lock, ticket)
+  local text = redis.call('HGET', lock.key, 'q' .. ticket)
+  if text then
+    return read_waiter(ticket, text) or false
+  end
+end
+
+local function waiter_of(lock, entry)
+  local ticket = lock.waiting > 0 and tonumber(redis.call('HGET', lock.key, 'w' .. entry) or nil)
+  local waiter = ticket and waiter_at(lock, ticket)
+  return waiter and waiter.entry == entry and waiter or nil
+end
+
 local function write_waiter(lock, waiter)
-  local text = table.concat({
-    plain(waiter.alive), waiter.permits, waiter.lease, waiter.claim, waiter.fences, waiter.since,
-    waiter.client, waiter.note,
-  }, ' ')
-  redis.call('HSET', lock.key .. ':w', waiter.entry, text)
+  lock.changed, lock.keep = true, math.max(lock.keep, waiter.alive)
+  redis.call('HSET', lock.key, 'q' .. waiter.ticket, table.concat({
+    waiter.parked and 1 or 0, plain(waiter.alive), waiter.permits, waiter.lease, waiter.claim,
+    waiter.fences, waiter.since, waiter.client, waiter.entry, waiter.note,
+  }, ' '), 'w' .. waiter.entry, waiter.ticket)
 end
 
 -- The entries of an owner that wait; only re-entrant owners have more than one.
 local function note_waiting(lock, waiter, list)
   if list == '' then
-    redis.call('HDEL', lock.key .. ':w', '@' .. waiter.owner)
+    redis.call('HDEL', lock.key, '@' .. waiter.owner)
   else
-    redis.call('HSET', lock.key .. ':w', '@' .. waiter.owner, list)
+    redis.call('HSET', lock.key, '@' .. waiter.owner, list)
   end
 end
 
 local function waiting_of(lock, owner)
-  return redis.call('HGET', lock.key .. ':w', '@' .. owner) or ''
+  return redis.call('HGET', lock.key, '@' .. owner) or ''
 end
 
 -- Writes down a waiter that is in the queue.
 local function remember(lock, waiter)
   write_waiter(lock, waiter)
+  lock.waiting = lock.waiting + 1
   if waiter.number ~= '0' then
     note_waiting(lock, waiter, with(waiting_of(lock, waiter.owner), waiter.number))
   end
 end
 
 local function enqueue(lock, waiter)
-  lock.changed = true
-  if lock.waiting == 0 then
-    redis.call('DEL', lock.key .. ':q', lock.key .. ':w')
+  spread(lock)
+  if lock.waiting == 0 and lock.returned == 0 then
+    lock.ticket, lock.head, lock.first = 0, 1, 1
   end
-  lock.waiting = lock.waiting + 1
   lock.ticket = lock.ticket + 1
-  redis.call('ZADD', lock.key .. ':q', lock.ticket, waiter.entry)
+  waiter.ticket = lock.ticket
   remember(lock, waiter)
-  if lock.waiting == 1 then
-    begin(lock, ':q', ':w')
-  end
-end
-
--- Forgets a waiter that is out of the queue, or about to be.
-local function forget(lock, waiter)
-  lock.changed = true
-  redis.call('HDEL', lock.key .. ':w', waiter.entry)
-  if waiter.number ~= '0' then
-    note_waiting(lock, waiter, (without(waiting_of(lock, waiter.owner), waiter.number)))
-  end
-end
-
--- The place of a parked waiter among the parked; nil for one that is not parked.
-local function parked_place(lock, entry)
-  local score = lock.parked > 0 and tonumber(redis.call('ZSCORE', lock.key .. ':q', entry) or 0) or 0
-  return score >= PARKED and score or nil
-end
-
-local function leave_queue(lock, waiter)
-  if parked_place(lock, waiter.entry) then
-    lock.parked = lock.parked - 1
-  end
-  lock.waiting = lock.waiting - redis.call('ZREM', lock.key .. ':q', waiter.entry)
 end
 
 local function dequeue(lock, waiter)
-  leave_queue(lock, waiter)
-  forget(lock, waiter)
+  lock.changed, lock.waiting = true, lock.waiting - 1
+  redis.call('HDEL', lock.key, 'q' .. waiter.ticket, 'w' .. waiter.entry)
+  if waiter.number ~= '0' then
+    note_waiting(lock, waiter, (without(waiting_of(lock, waiter.owner), waiter.number)))
+  end
+  if waiter.parked then
+    lock.parked = lock.parked - 1
+  end
+  if waiter.ticket == lock.head then
+    lock.head = lock.head + 1
+  end
+  if waiter.ticket == lock.place then
+    lock.reserved, lock.place = 0, 0
+  end
+end
+
+-- Tickets that have returned: a heap, the smallest first. What is gone or parked again is taken out
+-- when it comes to the top.
+local function put_back(lock, ticket)
+  local at = lock.returned + 1
+  lock.returned = at
+  while at > 1 do
+    local above = math.floor(at / 2)
+    local other = tonumber(redis.call('HGET', lock.key, 'r' .. above) or 0)
+    if other <= ticket then
+      break
+    end
+    redis.call('HSET', lock.key, 'r' .. at, other)
+    at = above
+  end
+  redis.call('HSET', lock.key, 'r' .. at, ticket)
+end
+
+local function drop_first_returned(lock)
+  local count, at = lock.returned - 1, 1
+  local last = tonumber(redis.call('HGET', lock.key, 'r' .. lock.returned) or 0)
+  redis.call('HDEL', lock.key, 'r' .. lock.returned)
+  lock.changed, lock.returned = true, count
+  if count == 0 then
+    return
+  end
+  while at * 2 <= count do
+    local below = at * 2
+    local pair = redis.call('HMGET', lock.key, 'r' .. below, 'r' .. math.min(below + 1, count))
+    local left, right = tonumber(pair[1] or 0), tonumber(pair[2] or 0)
+    if right < left then
+      below, left = below + 1, right
+    end
+    if last <= left then
+      break
+    end
+    redis.call('HSET', lock.key, 'r' .. at, left)
+    at = below
+  end
+  redis.call('HSET', lock.key, 'r' .. at, last)
 end
 
 -- Sets a waiter aside that no connection hears for. The client may be gone, or only its connection
 -- for wake-ups; until it asks, others are served.
 local function park(lock, waiter)
   go_on_without_memory(lock)
-  lock.changed, lock.parked = true, lock.parked + 1
-  redis.call('ZADD', lock.key .. ':q', 'INCR', PARKED, waiter.entry)
+  waiter.parked, lock.parked = true, lock.parked + 1
+  write_waiter(lock, waiter)
+  if waiter.ticket == lock.head then
+    lock.head = lock.head + 1
+  end
 end
 
 -- A waiter asks: if it was parked, it stands in its place again.
 local function unpark(lock, entry)
-  local place = parked_place(lock, entry)
-  if place then
+  local waiter = lock.parked > 0 and waiter_of(lock, entry)
+  if waiter and waiter.parked then
     go_on_without_memory(lock)
-    lock.changed, lock.parked = true, lock.parked - 1
-    redis.call('ZADD', lock.key .. ':q', place - PARKED, entry)
+    waiter.parked, lock.parked = false, lock.parked - 1
+    write_waiter(lock, waiter)
+    if waiter.ticket < lock.head then
+      put_back(lock, waiter.ticket)
+    end
+  end
+end
+
+-- The first parked waiter from a ticket on.
+local function parked_from(lock, ticket)
+  for _ = 1, AT_MOST do
+    if ticket >= lock.head then
+      return nil
+    end
+    local waiter = waiter_at(lock, ticket)
+    if waiter and waiter.parked then
+      return waiter
+    elseif not waiter and ticket == lock.first then
+      lock.first, lock.changed = ticket + 1, true
+    end
+    ticket = ticket + 1
   end
 end
 
 -- Forgets parked waiters that have not asked again; those that came first are dead first.
 local function purge_parked(lock)
-  if lock.parked == 0 then
-    return
-  end
-  local first = redis.call(
-    'ZRANGEBYSCORE', lock.key .. ':q', PARKED, '+inf', 'LIMIT', 0, PARKED_AT_MOST)
-  local dead = 0
-  for _, entry in ipairs(first) do
-    local waiter = waiter_of(lock, entry)
-    if not waiter then
-      lock.changed, lock.parked, lock.waiting = true, lock.parked - 1, lock.waiting - 1
-      redis.call('ZREM', lock.key .. ':q', entry)
-    elseif waiter.alive <= lock.time then
-      dequeue(lock, waiter)
-    else
+  local ticket = lock.first
+  for dead = 1, lock.parked > 0 and PARKED_AT_MOST or 0 do
+    local waiter = parked_from(lock, ticket)
+    if not waiter or waiter.alive > lock.time then
       return
     end
-    dead = dead + 1
+    dequeue(lock, waiter)
+    ticket = waiter.ticket + 1
+    lock.more = lock.more or dead == PARKED_AT_MOST
   end
-  lock.more = lock.more or dead == PARKED_AT_MOST
 end
 
 -- Whether a parked waiter with an earlier ticket comes first: only in a lock that became free while
 -- no waiter could be reached, and for a moment.
-local function is_reserved(lock, entry)
-  if lock.parked == 0 or lock.reserved <= lock.time then
-    return false
-  end
-  local first = redis.call(
-    'ZRANGEBYSCORE', lock.key .. ':q', PARKED, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  local ticket = entry and tonumber(redis.call('ZSCORE', lock.key .. ':q', entry) or 0) or PARKED
-  return first[2] and tonumber(first[2]) - PARKED < ticket
+local function is_reserved(lock, ticket)
+  return lock.parked > 0 and lock.reserved > lock.time and (not ticket or lock.place < ticket)
 end
 
 -- Whether a connection listens for a client. Asked, because a message is also counted for those who
@@ -578,14 +793,13 @@ local function hand_over(lock, waiter)
   -- Who misses the opening of a barrier must find it when asking again, which takes a heartbeat.
   local lease = lock.letter == 'b' and waiter.lease or math.min(waiter.claim, waiter.lease)
   -- Something is written before the waiter is told: a server may refuse to write.
-  forget(lock, waiter)
+  dequeue(lock, waiter)
   local fence, fences = next_fence(lock, waiter.fences)
   if tell(lock, waiter, fence, fences, lease) == 0 and must_hear then
     hearing[waiter.client], lock.has_parked = false, true
     remember(lock, waiter)
     return park(lock, waiter)
   end
-  leave_queue(lock, waiter)
   local holder = {
     owner = waiter.owner, ends = lock.time + lease * 1000, client = waiter.client, fence = fence,
     entries = waiter.number, permits = waiter.permits, fences = fences, note = waiter.note,
@@ -596,25 +810,32 @@ local function hand_over(lock, waiter)
   save(lock, holder)
 end
 
--- The first in the queue that is not parked. One that somebody else has emptied is empty.
+-- The first waiter that is not parked: nil if there is none, false if another look is needed.
 local function head(lock)
-  local first = redis.call('ZRANGE', lock.key .. ':q', 0, 0, 'WITHSCORES')
-  local entry = first[1]
-  if not entry then
-    redis.call('DEL', lock.key .. ':q', lock.key .. ':w')
-    lock.changed, lock.waiting, lock.parked = true, 0, 0
-    return nil
-  elseif tonumber(first[2]) >= PARKED then
+  if lock.returned > 0 then
+    local ticket = tonumber(redis.call('HGET', lock.key, 'r1') or 0)
+    local waiter = waiter_at(lock, ticket)
+    if waiter and not waiter.parked then
+      return waiter
+    end
+    drop_first_returned(lock)
+    return false
+  elseif lock.head > lock.ticket then
+    if lock.waiting ~= lock.parked then
+      -- Somebody else has emptied the queue.
+      lock.changed, lock.waiting = true, lock.parked
+    end
     return nil
   end
-  local waiter = waiter_of(lock, entry)
-  if waiter then
+  local waiter = waiter_at(lock, lock.head)
+  if waiter and not waiter.parked then
     return waiter
+  elseif waiter == false then
+    -- It is not what Tenure writes: it cannot be served, and must not be in the way.
+    redis.call('HDEL', lock.key, 'q' .. lock.head)
+    lock.waiting = lock.waiting - 1
   end
-  -- Its record is gone, or is not what Tenure writes: it cannot be served, and must not be in the way.
-  redis.call('ZREM', lock.key .. ':q', entry)
-  redis.call('HDEL', lock.key .. ':w', entry)
-  lock.changed, lock.waiting = true, lock.waiting - 1
+  lock.changed, lock.head = true, lock.head + 1
   return false
 end
 
@@ -646,7 +867,8 @@ local function serve(lock, one)
       return
     elseif waiter and waiter.alive <= lock.time then
       dequeue(lock, waiter)
-    elseif waiter and fits(lock, waiter.owner, waiter.permits) and not is_reserved(lock, waiter.entry) then
+    elseif waiter and fits(lock, waiter.owner, waiter.permits)
+      and not is_reserved(lock, waiter.ticket) then
       hand_over(lock, waiter)
     elseif waiter and (lock.single or lock.letter == 'b' or lock.letter == 'l'
       or lock.asker == waiter.entry or hears(waiter.client)) then
@@ -662,10 +884,11 @@ end
 local function serve_and_reserve(lock, one)
   lock.has_parked = false
   serve(lock, one)
-  -- All who wait were found deaf when it was their turn, in this very call: the first of them who asks is
-  -- to be the first.
+  -- All who wait were found deaf when it was their turn, in this very call: the first of them is to be
+  -- the first, if it asks soon.
   if lock.has_parked and lock.waiting > 0 and lock.waiting == lock.parked then
-    lock.reserved = lock.time + RESERVED
+    local first = parked_from(lock, lock.first)
+    lock.reserved, lock.place = lock.time + RESERVED, first and first.ticket or 0
   end
 end
 
@@ -682,7 +905,7 @@ end
 -- how long.
 local function announce(lock)
   local waiter = lock.parked > 0 and lock.parked < lock.waiting and live_head(lock)
-  if waiter and is_reserved(lock, waiter.entry) then
+  if waiter and is_reserved(lock, waiter.ticket) then
     redis.call('PUBLISH', CHANNEL .. waiter.client, 'sooner ' .. waiter.entry .. ' ' .. lock.key)
   end
 end
@@ -744,9 +967,10 @@ local function failure(wrong)
 end
 
 -- Performs an operation on the lock of KEYS[i], from opening to closing, and notes its result: with a
--- plus sign behind it, if there is more to settle than one call may do.
-local function on_lock(results, i, operation, needs_queue, needs_many)
-  local lock, wrong = open(KEYS[i], needs_queue, needs_many)
+-- plus sign behind it, if there is more to settle than one call may do. Its text, if known, as in
+-- `open`.
+local function on_lock(results, i, text, operation)
+  local lock, wrong = open(KEYS[i], text)
   if not lock then
     results[i + 1] = failure(wrong)
     return

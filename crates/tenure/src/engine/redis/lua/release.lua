@@ -1,34 +1,39 @@
 -- End entries of owners, and hand each lock that becomes free to its next waiter in the same step.
 -- Upholds I3, I5, I10.
 -- KEYS[i] lock
--- ARGV[1] nonce     ARGV[2] client
+-- ARGV[1] nonce     ARGV[2] client     ARGV[3] for how long a fence outlives its lock, in ms
 -- and for each lock: owner, and "-" for its only entry, or "number linger-in-ms keep": with keep
 -- above 0 the entry stays, and if it is the only one, all permits are given back but so many
 -- Returns lines: the nonce, and for each lock the number of entries that remain, "none" when there
 -- was no such entry, or "-error"; with a plus sign behind it where there is
 -- more to settle than one call may do.
+local retention = ARGV[3]
+local time = redis.call('TIME')
 local results = { ARGV[1], '' }
-local rest, late
+local texts = redis.call('MGET', unpack(KEYS))
+local seen, rest = {}, nil
 for i = 1, #KEYS do
-  local key = KEYS[i]
-  local v = ARGV[i * 2 + 2] == '-' and redis.pcall('HMGET', key, 'o', 'n', 's')
-  local holder = v and v[1]
-  -- The plain case: held by this owner alone, entered once, and nobody waits. Nobody has had the
-  -- lock since, so the clock need not be asked whether the lease has just ended.
-  if holder and not v[2] and not v[3] and not (late and late[key])
-    and string.sub(holder, 1, 32) == ARGV[i * 2 + 1] then
-    redis.call('HDEL', key, 'o', 'c', 'm')
+  local key, text = KEYS[i], texts[i]
+  -- The plain case: held by this owner alone, entered once, and no client waits. Its lease may have just
+  -- ended, but no other has had the lock since. Where the clock was set back, the fence is kept longer.
+  local written = text and ARGV[i * 2 + 3] == '-' and not seen[key]
+    and string.sub(text, 18, 49) == ARGV[i * 2 + 2] and string.sub(text, 1, 10) <= time[1]
+    and redis.pcall('SET', key, string.sub(text, 1, 16), 'PX', retention)
+  if written and not written.err then
     results[i + 1] = '0'
   else
-    rest, late = rest or {}, late or {}
-    rest[#rest + 1], late[key] = i, true
+    rest = rest or {}
+    rest[#rest + 1] = i
+    if seen[key] then
+      texts[i] = nil
+    end
   end
+  seen[key] = true
 end
 if not rest then
   return #KEYS == 1 and results[1] .. '\n' .. results[2] or table.concat(results, '\n')
 end
 
-local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 --@ lock.lua
@@ -44,8 +49,8 @@ local function release(lock, owner, wish)
 end
 
 for _, i in ipairs(rest) do
-  on_lock(results, i, function(lock)
-    return release(lock, ARGV[i * 2 + 1], ARGV[i * 2 + 2])
+  on_lock(results, i, texts[i], function(lock)
+    return release(lock, ARGV[i * 2 + 2], ARGV[i * 2 + 3])
   end)
 end
 return table.concat(results, '\n')

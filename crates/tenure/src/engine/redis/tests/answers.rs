@@ -129,7 +129,7 @@ fn acquire_gives_every_answer(server: &Server) {
     let upgrade = answers.note(&permits(acquire("y", first), 2));
     assert_eq!(upgrade, "5 1");
     let error = answers.note(&acquire("taken", first));
-    assert!(error.starts_with("-WRONGTYPE "), "{error}");
+    assert!(error.starts_with("-DAMAGED "), "{error}");
     answers.check(slots::ACQUIRE);
 }
 
@@ -210,7 +210,7 @@ fn inspect_gives_every_answer(server: &Server) {
     };
     assert_eq!(told(0), ("", 0, 0, 0));
     assert_eq!(told(1), ("m1", 1, 2, 1));
-    assert!(matches!(&locks[2], super::Reply::Error(it) if it.starts_with("WRONGTYPE")));
+    assert!(matches!(&locks[2], super::Reply::Error(it) if it.starts_with("DAMAGED")));
     assert_eq!(told(3), ("s3", 2, 0, 0));
 }
 

@@ -16,6 +16,9 @@ use super::super::scripts::Script;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
 
+/// For how long fences outlive their locks here, in ms.
+pub(super) const RETENTION: &str = "60000";
+
 /// The keys of the clock.
 const CLOCK: [&str; 2] = ["test:s", "test:us"];
 
@@ -87,6 +90,7 @@ impl Caller {
         names.iter().for_each(|name| command.push(keys::lock(name)));
         command.push("nonce");
         command.push(&self.client);
+        command.push(RETENTION);
         arguments(&mut command);
         let words = words(&command);
         convert(self.connection.command(&words).unwrap())
@@ -99,8 +103,15 @@ impl Caller {
         keys.into_iter().map(|key| (key.clone(), self.dump(&key))).collect()
     }
 
-    /// What the server would write down of a key.
+    /// What the server would write down of a key. The fields of a hash have no order.
     pub(super) fn dump(&mut self, key: &str) -> Vec<u8> {
+        if self.say(&["TYPE", key]).text().as_deref() == Some("hash") {
+            let fields = convert(self.say(&["HGETALL", key]));
+            let words: Vec<_> = fields.array().unwrap().iter().map(|it| it.text()).collect();
+            let mut pairs: Vec<_> = words.chunks(2).collect();
+            pairs.sort_unstable();
+            return format!("{pairs:?}").into_bytes();
+        }
         match self.say(&["DUMP", key]) {
             Plain::Bulk(Some(bytes)) => bytes,
             other => panic!("{key} is not there: {other:?}"),

@@ -12,8 +12,8 @@ use super::*;
 on_every_server!(
     garbage_in_one_lock_is_an_error_for_that_lock_alone,
     garbage_about_one_waiter_does_not_stop_the_queue,
-    what_a_deleted_lock_has_left_is_not_counted,
-    holders_whose_keys_are_gone_do_not_occupy_the_lock,
+    a_holder_whose_record_is_gone_does_not_occupy_the_lock,
+    a_lock_of_the_first_layout_is_refused,
     a_time_that_no_clock_shows_is_refused,
     fences_that_are_too_large_are_refused,
 );
@@ -42,21 +42,29 @@ fn garbage_in_one_lock_is_an_error_for_that_lock_alone(server: &Server) {
     let mut caller = Caller::new(server);
     let owners = std::array::from_fn(|_| Owner::new());
     let key = keys::lock(&name("b"));
-    for (is_mutex, suffix) in [(true, ""), (true, ":w"), (false, ""), (false, ":h"), (false, ":w")]
-    {
+    for is_mutex in [true, false] {
         caller.say(&["FLUSHALL"]);
         put_in_use(&mut caller, "b", &owners, is_mutex);
-        let damaged = format!("{key}{suffix}");
-        for (field, garbage) in fields(&mut caller, &damaged)
+        for (field, garbage) in fields(&mut caller, &key)
             .into_keys()
             .flat_map(|field| GARBAGE.map(|garbage| (field.clone(), garbage)))
         {
-            let what = format!("{damaged} {field} {garbage:?}");
+            let what = format!("{key} {field} {garbage:?}");
             caller.say(&["FLUSHALL"]);
             put_in_use(&mut caller, "b", &owners, is_mutex);
             caller.call(&[&acquire("a", owners[0]), &acquire("c", owners[0])]);
-            caller.say(&["HSET", &damaged, &field, garbage]);
+            caller.say(&["HSET", &key, &field, garbage]);
             others_are_served(&mut caller, owners[0], &what);
+        }
+    }
+    for garbage in GARBAGE {
+        let held =
+            "1794768132030839 0123456789abcdef0123456789abcdef 1794768132030839 00030000 client";
+        for text in [garbage.to_owned(), format!("{held} {garbage}"), held.replace(' ', garbage)] {
+            caller.say(&["FLUSHALL"]);
+            caller.call(&[&acquire("a", owners[0]), &acquire("c", owners[0])]);
+            caller.say(&["SET", &key, &text]);
+            others_are_served(&mut caller, owners[0], &text);
         }
     }
 }
@@ -90,51 +98,67 @@ fn garbage_about_one_waiter_does_not_stop_the_queue(server: &Server) {
     let mut caller = Caller::new(server);
     let owners: [Owner; 3] = std::array::from_fn(|_| Owner::new());
     put_in_use(&mut caller, "b", &owners, true);
-    let waiters = format!("{}:w", keys::lock(&name("b")));
-    caller.say(&["HSET", &waiters, &format!("{}:0", owners[1]), "garbage"]);
+    caller.say(&["HSET", &keys::lock(&name("b")), "q1", "garbage"]);
     assert_eq!(caller.call(&[&release("b", owners[0])]), ["0"]);
     let line = &caller.call(&[&waiting(acquire("b", owners[2]))])[0];
     assert!(line.starts_with("1 "), "{line}");
 }
 
-/// Its key was deleted, as its error advises, and its siblings were not: when their leases ended, their
-/// permits were taken off those of the next holder, and a second one came beside it. I1.
-fn what_a_deleted_lock_has_left_is_not_counted(server: &Server) {
+/// Its record was deleted: the permits come back with the end of the lease, and it finds out.
+fn a_holder_whose_record_is_gone_does_not_occupy_the_lock(server: &Server) {
     let mut caller = Caller::new(server);
-    let owners: [Owner; 4] = std::array::from_fn(|_| Owner::new());
-    for owner in &owners[..2] {
-        caller.call(&[&permits(acquire("x", *owner), 1)]);
-    }
-    caller.say(&["DEL", &keys::lock(&name("x"))]);
-    caller.pass(Duration::from_secs(10));
-    assert!(caller.call(&[&permits(acquire("x", owners[2]), 3)])[0].starts_with("1 "));
-    caller.pass(Duration::from_secs(25));
-    assert_eq!(caller.call(&[&permits(acquire("x", owners[3]), 1)]), ["3"], "all are taken");
+    let [first, second] = std::array::from_fn(|_| Owner::new());
+    caller.call(&[&permits(acquire("x", first), 3)]);
+    caller.say(&["HDEL", &keys::lock(&name("x")), &format!("h{first}")]);
+    assert_eq!(caller.call(&[&renewal("x", first)]), ["0"], "it finds out");
+    caller.pass(Duration::from_secs(31));
+    let line = &caller.call(&[&permits(acquire("x", second), 3)])[0];
+    assert!(line.starts_with("1 "), "{line}");
 }
 
-/// They were deleted, or evicted: the permits never came back, and nothing told so.
-fn holders_whose_keys_are_gone_do_not_occupy_the_lock(server: &Server) {
-    for suffix in [":h", ":d"] {
-        let mut caller = Caller::new(server);
-        let [first, second] = std::array::from_fn(|_| Owner::new());
-        caller.call(&[&permits(acquire("x", first), 3)]);
-        caller.say(&["DEL", &format!("{}{suffix}", keys::lock(&name("x")))]);
-        let line = &caller.call(&[&permits(acquire("x", second), 3)])[0];
-        assert!(line.starts_with("1 "), "{suffix}: {line}");
-        assert_eq!(caller.call(&[&renewal("x", first)]), ["0"], "it finds out");
+/// What clients of the first layout wrote: a lock in use is refused to those of this one, and the other way round;
+/// the fence of a free one is taken over. I1, I4.
+fn a_lock_of_the_first_layout_is_refused(server: &Server) {
+    let mut caller = Caller::new(server);
+    let (owner, key) = (Owner::new(), keys::lock(&name("x")));
+    let fence = "1894768132030839";
+    caller.say(&["HSET", &key, "f", fence]);
+    let line = caller.call(&[&acquire("x", owner)]).remove(0);
+    assert!(line.starts_with("1 1894768132030840 "), "the next one: {line}");
+    let held = "0123456789abcdef0123456789abcdef 1794768132030839 00030000";
+    for fields in [&["o", held, "c", "client"][..], &["s", "r9 0 0 1 1794768132030839 0 0 0"]] {
+        caller.say(&["DEL", &key]);
+        caller.say(&[&["HSET", &key, "f", fence], fields].concat());
+        let line = caller.call(&[&acquire("x", owner)]).remove(0);
+        assert!(line.starts_with("-DAMAGED"), "{line}");
     }
+    // To them, what is in these fields of a hash is a lock that they do not understand.
+    caller.say(&["FLUSHALL"]);
+    caller.call(&[&acquire("x", owner)]);
+    caller.call(&[&waiting(acquire("x", Owner::new()))]);
+    let state = convert(caller.say(&["HGET", &key, "s"]));
+    assert!(state.text().unwrap().starts_with("2 "), "{state:?}");
 }
 
 /// Taken for true, it would end every lease. I1.
 fn a_time_that_no_clock_shows_is_refused(server: &Server) {
     let mut caller = Caller::new(server);
     let [first, second] = std::array::from_fn(|_| Owner::new());
-    for state in ["m1 0 0 0 9999999999999999 0 0 0", "m1 0 0 0 0 9999999999999999 0 0"] {
+    let key = keys::lock(&name("x"));
+    for (field, text) in [
+        ("s", "2 m1 1 1 1 9999999999999999 0"),
+        ("s", "2 m1 1 1 1 0 9999999999999999"),
+        ("p", "1 0 0 0 0 9999999999999999"),
+        ("u", "0 0 9999999999999999 0 0"),
+        ("x", "9999999999999999 record"),
+        ("o", "0123456789abcdef0123456789abcdef 9999999999999999 00030000"),
+    ] {
         caller.say(&["FLUSHALL"]);
         caller.call(&[&acquire("x", first)]);
-        caller.say(&["HSET", &keys::lock(&name("x")), "s", state]);
+        caller.call(&[&waiting(acquire("x", second))]);
+        caller.say(&["HSET", &key, field, text]);
         let line = &caller.call(&[&acquire("x", second)])[0];
-        assert!(line.starts_with("-DAMAGED"), "{state}: {line}");
+        assert!(line.starts_with("-DAMAGED"), "{field} {text}: {line}");
     }
 }
 
@@ -142,8 +166,14 @@ fn a_time_that_no_clock_shows_is_refused(server: &Server) {
 fn fences_that_are_too_large_are_refused(server: &Server) {
     let mut caller = Caller::new(server);
     for fence in ["9007199254740990", "9999999999999998", "99999999999999999999"] {
-        caller.say(&["HSET", &keys::lock(&name("x")), "f", fence]);
-        let line = &caller.call(&[&acquire("x", Owner::new())])[0];
-        assert!(line.starts_with("-DAMAGED"), "{fence}: {line}");
+        for words in [&["SET", "", fence][..], &["HSET", "", "f", fence]] {
+            let key = keys::lock(&name("x"));
+            caller.say(&["DEL", &key]);
+            let words: Vec<_> =
+                words.iter().map(|it| if it.is_empty() { &key } else { *it }).collect();
+            caller.say(&words);
+            let line = &caller.call(&[&acquire("x", Owner::new())])[0];
+            assert!(line.starts_with("-DAMAGED"), "{fence}: {line}");
+        }
     }
 }

@@ -17,7 +17,7 @@ const FORCE: &str = include_str!("../lua/force.lua");
 const LOCK: &str = include_str!("../lua/lock.lua");
 
 /// Every call carries these, whether the script needs them or not: all are called in one way.
-const COMMON: [&str; 2] = ["ARGV[1]", "ARGV[2]"];
+const COMMON: [&str; 3] = ["ARGV[1]", "ARGV[2]", "ARGV[3]"];
 
 /// The contract of a script: the comment that it begins with, as one line.
 pub(super) fn header(script: &str) -> String {
@@ -47,12 +47,12 @@ fn listed_for_each_lock(header: &str) -> usize {
     last.map_or(items.len(), |last| last + 1)
 }
 
-/// The slots of a body that has so many arguments for each lock, behind the common two.
+/// The slots of a body that has so many arguments for each lock, behind the common three.
 fn used_for_each_lock(count: usize) -> BTreeSet<String> {
-    let slot = |at: usize| match (at + 3).checked_sub(count) {
+    let slot = |at: usize| match (at + 4).checked_sub(count) {
         Some(0) => format!("ARGV[i * {count}]"),
         Some(more) => format!("ARGV[i * {count} + {more}]"),
-        None => format!("ARGV[i * {count} - {}]", count - at - 3),
+        None => format!("ARGV[i * {count} - {}]", count - at - 4),
     };
     (0..count).map(slot).collect()
 }
