@@ -67,10 +67,10 @@ impl Builder {
         self
     }
 
-    /// For how long the last fence of a lock is kept on a server after the lock has become free: 1 s to
-    /// 24 h, 60 s if not set. Within this time fences grow even if the server's clock is set back, or another
-    /// server with an earlier clock takes over (I4). Every name that is used costs the server its memory for so
-    /// long.
+    /// For how long the last fence of a lock is kept on a server, at least, after the lock has become
+    /// free: 1 s to 24 h, 30 s if not set. Within this time fences grow even if another server takes over whose
+    /// clock is behind by no more than that (I4). Every name that is used costs the server its memory for so long,
+    /// and for the rest of the last lease if that is a minute at most.
     pub fn fence_retention(mut self, time: Duration) -> Self {
         let range = Duration::from_secs(1)..=Duration::from_secs(24 * 3600);
         let wrong =

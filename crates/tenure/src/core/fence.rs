@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::moment::Moment;
 
-/// For how long a server keeps the last fence of a lock, if nothing else is said: longer than the clocks
-/// differ of servers that take over from each other.
-pub(crate) const RETENTION: Duration = Duration::from_secs(60);
+/// For how long a server keeps the last fence of a lock at least, if nothing else is said: longer than the
+/// clocks differ of servers that take over from each other.
+pub(crate) const RETENTION: Duration = Duration::from_secs(30);
 
 /// A fencing token. Every grant of a lock has a larger one than all grants before it, so the
 /// place where the data lives can refuse a writer that was overtaken.

@@ -16,30 +16,34 @@ local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
 local results = { ARGV[1], '' }
 local texts = redis.call('MGET', unpack(KEYS))
-local seen, rest = {}, nil
+local seen, rest = #KEYS > 1 and {}, nil
 for i = 1, #KEYS do
-  local key, owner, lease, wish = KEYS[i], ARGV[i * 3 + 1], ARGV[i * 3 + 2], ARGV[i * 3 + 3]
-  local sign, text, written = string.byte(wish), texts[i], nil
+  local key, text, sign, written = KEYS[i], texts[i], string.byte(ARGV[i * 3 + 3]), nil
+  local is_again = seen and seen[key]
   -- "-" or "+": the plain case, if no client has it and its last fence is behind the clock. No request
   -- overtakes an earlier one for the same lock in the same call (I10).
-  if (sign == 45 or sign == 43) and not seen[key] and (not text
-    or #text == 16 and text < stamp and string.find(text, '^%d+$')) then
-    local held = stamp .. ' ' .. owner .. ' ' .. stamp .. ' ' .. lease .. ' ' .. client
+  if sign <= 45 and not is_again and (not text or #text == 16 and (tonumber(text) or now) < now) then
+    local held = stamp .. ' ' .. ARGV[i * 3 + 1] .. ' ' .. ARGV[i * 3 + 2] .. ' ' .. client
     -- What is not a string may be a hash: it stays as it is.
-    written = text and redis.pcall('SET', key, held, 'PX', lease + retention)
-      or not text and redis.pcall('SET', key, held, 'PX', lease + retention, 'NX')
+    if text then
+      written = redis.pcall('SET', key, held, 'PX', ARGV[i * 3 + 2] + retention)
+    else
+      written = redis.pcall('SET', key, held, 'PX', ARGV[i * 3 + 2] + retention, 'NX')
+    end
   end
   -- A server that is full refuses to write what may be new; what goes on waiting is not.
   if written and not written.err then
-    results[i + 1] = '1 ' .. stamp .. ' 1 ' .. lease .. ' ' .. stamp
+    results[i + 1] = '1 ' .. stamp .. ' 1 ' .. ARGV[i * 3 + 2] .. ' ' .. stamp
   else
     rest = rest or {}
     rest[#rest + 1] = i
-    if seen[key] then
+    if is_again then
       texts[i] = nil
     end
   end
-  seen[key] = true
+  if seen then
+    seen[key] = true
+  end
 end
 if not rest then
   return #KEYS == 1 and results[1] .. '\n' .. results[2] or table.concat(results, '\n')

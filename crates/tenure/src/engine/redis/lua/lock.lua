@@ -4,9 +4,10 @@
 --
 -- A free lock is a string, its last fence, which outlives it for the retention. A mutex that one client
 -- holds, entered once, and that no client waits for, is a string, too:
---   "fence owner since lease client extra note", the first four with 16, 32, 16 and 8 digits: the last
---   of its fences; since when its lease runs, and the length of it in ms. The last two, how many fences
---   it has beyond one and a note, are absent if there is neither.
+--   "fence owner lease client since extra note", the first three with 16, 32 and 8 digits: the last of
+--   its fences, and the length of its lease in ms. Since when that runs is absent if it is since its
+--   grant, the time of which is its fence; how many fences it has beyond one, and a note, are absent if
+--   there is neither.
 -- Everything else is a hash:
 --   s  "2 kind-and-limit waiting ticket head last expires": how many wait; the last ticket, and the
 --      first that may be unparked; the lock's time when this was written, and when the key expires
@@ -89,11 +90,12 @@ local function read_text(lock, text)
     lock.fence = tonumber(text)
     return nil
   end
-  local fence, owner, since, lease, client, more =
-    string.match(text, '^(%d+) (%x+) (%d+) (%d+) (%S+) ?(.*)$')
+  local fence, owner, lease, client, since, more =
+    string.match(text, '^(%d+) (%x+) (%d+) (%S+) ?(%d*) ?(.*)$')
   if not fence or not is_fence(fence) then
     return 'text'
   end
+  since = since ~= '' and since or fence
   lock.fence = tonumber(fence)
   lock.holder = read_holder(lock.fence, owner, since, lease, client, nil, more ~= '' and more or nil)
   return not lock.holder and 'holder' or nil
@@ -229,7 +231,7 @@ end
 -- Leases are whole milliseconds from some moment: any end can be told as one.
 local function lease_of(lock, holder, shift)
   local lease = math.max(math.ceil((holder.ends - lock.time) / 1000), 0)
-  return string.format('%016.0f %08d', holder.ends - shift - lease * 1000, lease), lease
+  return string.format('%016.0f', holder.ends - shift - lease * 1000), lease
 end
 
 local function more_of(holder)
@@ -238,14 +240,17 @@ end
 
 -- The fields of the lock itself.
 local function fields_of(lock)
-  local holder = lock.holder
+  local holder, since, lease = lock.holder, nil, nil
+  if holder then
+    since, lease = lease_of(lock, holder, 0)
+  end
   local is_parking = lock.parked > 0 or lock.returned > 0 or lock.shift > 0
   return {
     s = table.concat({
       2, lock.kind, lock.waiting, lock.ticket, lock.head, plain(lock.time), plain(lock.expires),
     }, ' '),
     f = lock.fence > 0 and plain(lock.fence) or nil,
-    o = holder and holder.owner .. ' ' .. lease_of(lock, holder, 0) or nil,
+    o = holder and string.format('%s %s %08d', holder.owner, since, lease) or nil,
     c = holder and holder.client,
     m = holder and more_of(holder),
     n = holder and holder.entries ~= '0' and holder.entries or nil,
@@ -323,11 +328,12 @@ local function close(lock)
     elseif not holder then
       return write_text(lock, plain(lock.fence), retention + ahead)
     elseif holder.entries == '0' then
-      local lease, millis = lease_of(lock, holder, lock.shift)
-      local more = more_of(holder)
+      local since, lease = lease_of(lock, holder, lock.shift)
+      local fence, more = plain(lock.fence), more_of(holder)
       return write_text(lock, table.concat({
-        string.format('%016.0f', lock.fence), holder.owner, lease, holder.client, more,
-      }, ' '), millis + retention + ahead)
+        fence, holder.owner, string.format('%08d', lease), holder.client,
+        (since ~= fence or more) and since or nil, more,
+      }, ' '), lease + retention + ahead)
     end
   end
   local last = math.max(lock.keep, holder and holder.ends or 0, lock.till or 0, lock.time)

@@ -7,33 +7,38 @@
 -- Returns lines: the nonce, and for each lock the number of entries that remain, "none" when there
 -- was no such entry, or "-error"; with a plus sign behind it where there is
 -- more to settle than one call may do.
-local retention = ARGV[3]
-local time = redis.call('TIME')
 local results = { ARGV[1], '' }
 local texts = redis.call('MGET', unpack(KEYS))
-local seen, rest = {}, nil
+local seen, rest = #KEYS > 1 and {}, nil
 for i = 1, #KEYS do
-  local key, text = KEYS[i], texts[i]
+  local key, text, written = KEYS[i], texts[i], nil
+  local is_again = seen and seen[key]
   -- The plain case: held by this owner alone, entered once, and no client waits. Its lease may have just
-  -- ended, but no other has had the lock since. Where the clock was set back, the fence is kept longer.
-  local written = text and ARGV[i * 2 + 3] == '-' and not seen[key]
-    and string.sub(text, 18, 49) == ARGV[i * 2 + 2] and string.sub(text, 1, 10) <= time[1]
-    and redis.pcall('SET', key, string.sub(text, 1, 16), 'PX', retention)
+  -- ended, but no other has had the lock since. A key expires at a time of the server's clock, later than
+  -- the lease, and so than the fence: left as it is, no clock that is set makes it go too soon.
+  if text and not is_again and ARGV[i * 2 + 3] == '-' and string.sub(text, 18, 49) == ARGV[i * 2 + 2]
+    and string.sub(text, 51, 58) <= '00060000' then
+    written = redis.pcall('SET', key, string.sub(text, 1, 16), 'KEEPTTL')
+  end
   if written and not written.err then
     results[i + 1] = '0'
   else
     rest = rest or {}
     rest[#rest + 1] = i
-    if seen[key] then
+    if is_again then
       texts[i] = nil
     end
   end
-  seen[key] = true
+  if seen then
+    seen[key] = true
+  end
 end
 if not rest then
   return #KEYS == 1 and results[1] .. '\n' .. results[2] or table.concat(results, '\n')
 end
 
+local retention = ARGV[3]
+local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 --@ lock.lua

@@ -11,35 +11,40 @@ local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
 local results = { ARGV[1] .. ' ' .. stamp, '' }
 local texts = redis.call('MGET', unpack(KEYS))
-local seen, rest = {}, nil
+local seen, rest = #KEYS > 1 and {}, nil
 for i = 1, #KEYS do
-  local key, text, owner, lease = KEYS[i], texts[i], ARGV[i * 2 + 2], ARGV[i * 2 + 3]
-  local is_held = text and string.sub(text, 18, 49) == owner and not seen[key]
-  local since = is_held and tonumber(string.sub(text, 51, 66))
-  local length = since and tonumber(string.sub(text, 68, 75))
-  local ends = length and since + length * 1000
+  local key, text, lease = KEYS[i], texts[i], ARGV[i * 2 + 3]
+  local is_again, ends, since, behind = seen and seen[key], nil, nil, nil
+  if text and not is_again and string.sub(text, 18, 49) == ARGV[i * 2 + 2] then
+    -- Its lease runs since its grant, the time of which is its fence, or since what is behind the client.
+    behind = string.find(text, ' ', 60, true)
+    since = tonumber(behind and string.sub(text, behind + 1, behind + 16) or string.sub(text, 1, 16))
+    ends = since and (tonumber(string.sub(text, 51, 58)) or 0) * 1000 + since
+  end
   -- The plain case: held by this owner alone, no client waits, and the clock was not set back.
-  if ends and ends > now and since <= now and string.sub(text, 1, 10) <= time[1] then
+  if ends and ends > now and since <= now and string.sub(text, 1, 16) <= stamp then
+    results[i + 1] = '1'
     if ends < now + lease * 1000 then
-      local held = string.sub(text, 1, 50) .. stamp .. ' ' .. lease .. string.sub(text, 76)
+      local held = string.sub(text, 1, 50) .. lease .. string.sub(text, 59, behind and behind - 1 or -1)
+        .. ' ' .. stamp .. (behind and string.sub(text, behind + 17) or '')
       local written = redis.pcall('SET', key, held, 'PX', lease + retention)
       if written.err then
         -- A server that is out of memory refuses SET, unless the script has written before.
         redis.pcall('PEXPIRE', key, lease + retention)
         written = redis.pcall('SET', key, held, 'PX', lease + retention)
+        results[i + 1] = written.err and '-' .. written.err or '1'
       end
-      results[i + 1] = written.err and '-' .. written.err or '1'
-    else
-      results[i + 1] = '1'
     end
   else
     rest = rest or {}
     rest[#rest + 1] = i
-    if seen[key] then
+    if is_again then
       texts[i] = nil
     end
   end
-  seen[key] = true
+  if seen then
+    seen[key] = true
+  end
 end
 if not rest then
   return table.concat(results, '\n')
