@@ -299,7 +299,7 @@ async fn the_retention_of_fences_is_a_choice() {
     }
     let builder = Tenure::builder().fence_retention(Duration::from_secs(1));
     let tenure = builder.connect(&server.url()).await.unwrap();
-    drop(tenure.lock("x").acquire().await.unwrap());
+    drop(tenure.lock("x").lease(Duration::from_secs(1)).acquire().await.unwrap());
     until_free(&tenure, "x").await;
     let gone = tokio::time::timeout(LONG, async {
         while say(&server, &["EXISTS", "tenure:{x}"]) != Reply::Integer(0) {

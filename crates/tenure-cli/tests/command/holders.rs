@@ -117,7 +117,7 @@ fn a_foreign_key_is_named_and_hides_no_other() {
     let found = place.output(&["doctor"]);
     assert_eq!(found.status.code(), Some(1));
     let found = String::from_utf8(found.stdout).unwrap();
-    let finding = "problem  contents: locks that cannot be read: x (the server said: WRONGTYPE ";
+    let finding = "problem  contents: locks that cannot be read: x (the server said: DAMAGED ";
     assert!(found.contains(finding) && found.contains("as of `tenure:{x}`: remove "), "{found}");
 
     let output = place.output(&["ls"]);

@@ -17,9 +17,9 @@
 --   u  "used count bound cursor least" of all kinds but a mutex: permits taken, how many hold them; no
 --      lease ends before the bound; where the search for ended ones stands, and the least end it saw
 --   h<owner>   a holder     i<number>  its owner, numbers without gaps
---   p  "first returned parked reserved place shift" (absent: nothing of it): the first ticket there may
---      be, how many tickets have returned, how many waiters are parked; until when a free lock is
---      reserved, and for which ticket; how far the lock's time is ahead of the clock
+--   p  "first returned parked reserved shift" (absent: nothing of it): the first ticket there may be,
+--      how many tickets have returned, how many waiters are parked; until when a free lock is reserved
+--      for them; how far the lock's time is ahead of the clock
 --   q<ticket>  a waiter     w<entry>  its ticket     @<owner>  the numbers of its entries that wait
 --   r<number>  tickets of waiters that were parked and have asked again, as a heap
 --   x  "until record" of the last forced release
@@ -110,8 +110,8 @@ end
 local function read_state(lock, state, parking, use)
   local kind, waiting, ticket, head, last, expires =
     string.match(state, '^2 ([mrslb]%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-  local first, returned, parked, reserved, place, shift =
-    string.match(parking or '0 0 0 0 0 0', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local first, returned, parked, reserved, shift =
+    string.match(parking or '0 0 0 0 0', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
   local used, count, bound, cursor, least =
     string.match(use or '0 0 0 0 0', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
   if not kind or not first or not used or last - now > CENTURY or tonumber(shift) > CENTURY
@@ -123,7 +123,7 @@ local function read_state(lock, state, parking, use)
   lock.last, lock.expires = tonumber(last), tonumber(expires)
   lock.first = parking and tonumber(first) or lock.head
   lock.returned, lock.parked = tonumber(returned), tonumber(parked)
-  lock.reserved, lock.place, lock.shift = tonumber(reserved), tonumber(place), tonumber(shift)
+  lock.reserved, lock.shift = tonumber(reserved), tonumber(shift)
   lock.used, lock.count, lock.bound = tonumber(used), tonumber(count), tonumber(bound)
   lock.cursor, lock.least = tonumber(cursor), tonumber(least)
   return true
@@ -183,8 +183,8 @@ end
 local function open(key, text)
   local lock = {
     key = key, fence = 0, kind = 'm1', letter = 'm', limit = 1, single = true, was = {}, keep = 0,
-    waiting = 0, ticket = 0, head = 1, first = 1, returned = 0, parked = 0, reserved = 0, place = 0,
-    shift = 0, used = 0, count = 0, bound = 0, cursor = 0, least = 0, expires = 0,
+    waiting = 0, ticket = 0, head = 1, first = 1, returned = 0, parked = 0, reserved = 0, shift = 0,
+    used = 0, count = 0, bound = 0, cursor = 0, least = 0, expires = 0,
   }
   if text == nil then
     text = redis.call('MGET', key)[1]
@@ -255,7 +255,7 @@ local function fields_of(lock)
     m = holder and more_of(holder),
     n = holder and holder.entries ~= '0' and holder.entries or nil,
     p = is_parking and table.concat({
-      lock.first, lock.returned, lock.parked, plain(lock.reserved), lock.place, plain(lock.shift),
+      lock.first, lock.returned, lock.parked, plain(lock.reserved), plain(lock.shift),
     }, ' ') or nil,
     u = lock.count > 0 and table.concat({
       lock.used, lock.count, plain(lock.bound), lock.cursor, plain(lock.least),
@@ -644,9 +644,6 @@ local function dequeue(lock, waiter)
   if waiter.ticket == lock.head then
     lock.head = lock.head + 1
   end
-  if waiter.ticket == lock.place then
-    lock.reserved, lock.place = 0, 0
-  end
 end
 
 -- Tickets that have returned: a heap, the smallest first. What is gone or parked again is taken out
@@ -714,10 +711,10 @@ local function unpark(lock, entry)
   end
 end
 
--- The first parked waiter from a ticket on.
-local function parked_from(lock, ticket)
+-- The first parked waiter from a ticket on, before another.
+local function parked_from(lock, ticket, before)
   for _ = 1, AT_MOST do
-    if ticket >= lock.head then
+    if ticket >= before then
       return nil
     end
     local waiter = waiter_at(lock, ticket)
@@ -734,7 +731,7 @@ end
 local function purge_parked(lock)
   local ticket = lock.first
   for dead = 1, lock.parked > 0 and PARKED_AT_MOST or 0 do
-    local waiter = parked_from(lock, ticket)
+    local waiter = parked_from(lock, ticket, lock.head)
     if not waiter or waiter.alive > lock.time then
       return
     end
@@ -747,7 +744,8 @@ end
 -- Whether a parked waiter with an earlier ticket comes first: only in a lock that became free while
 -- no waiter could be reached, and for a moment.
 local function is_reserved(lock, ticket)
-  return lock.parked > 0 and lock.reserved > lock.time and (not ticket or lock.place < ticket)
+  return lock.parked > 0 and lock.reserved > lock.time
+    and (not ticket or parked_from(lock, lock.first, ticket) ~= nil)
 end
 
 -- Whether a connection listens for a client. Asked, because a message is also counted for those who
@@ -890,11 +888,10 @@ end
 local function serve_and_reserve(lock, one)
   lock.has_parked = false
   serve(lock, one)
-  -- All who wait were found deaf when it was their turn, in this very call: the first of them is to be
-  -- the first, if it asks soon.
+  -- All who wait were found deaf when it was their turn, in this very call: the first of them who asks is
+  -- to be the first.
   if lock.has_parked and lock.waiting > 0 and lock.waiting == lock.parked then
-    local first = parked_from(lock, lock.first)
-    lock.reserved, lock.place = lock.time + RESERVED, first and first.ticket or 0
+    lock.reserved = lock.time + RESERVED
   end
 end
 
