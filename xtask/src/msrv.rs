@@ -1,8 +1,9 @@
 //! The oldest Rust that the workspace promises to build with (its `rust-version`) must be true.
 //!
-//! Every dependency must promise as much, which the metadata tells without building anything. If that
-//! toolchain is installed the workspace is also checked with it; otherwise clippy's `incompatible_msrv`
-//! lint stands in for our own code.
+//! Every dependency must promise as much, which the metadata tells without building anything; those that
+//! only tests and benchmarks use may be newer, for users do not build them. If that toolchain is installed
+//! the libraries and commands are also checked with it; otherwise clippy's `incompatible_msrv` lint stands
+//! in for our own code.
 
 use std::process::Command;
 
@@ -31,7 +32,7 @@ pub(crate) fn check() -> Outcome {
     build(promised)
 }
 
-/// Checks the whole workspace with the promised toolchain, if rustup has it.
+/// Checks the libraries and commands of the workspace with the promised toolchain, if rustup has it.
 fn build(promised: Version) -> Outcome {
     let has_rustup = sh::succeeds(rustup(&["--version"]));
     let toolchains =
@@ -44,7 +45,7 @@ fn build(promised: Version) -> Outcome {
         return Ok(());
     };
     let mut check = rustup(&["run", toolchain, "cargo", "check"]);
-    check.args(["--workspace", "--all-targets", "--locked"]).current_dir(sh::root());
+    check.args(["--workspace", "--locked"]).current_dir(sh::root());
     sh::run(check)
 }
 
@@ -65,14 +66,38 @@ fn promised(metadata: &Value) -> Outcome<Version> {
 }
 
 fn newer_packages(metadata: &Value, promised: Version) -> Vec<String> {
+    let built = built_by_users(metadata);
     let packages = list(metadata, "packages").iter();
     packages
+        .filter(|package| built.contains(&&package["id"]))
         .filter_map(|package| {
             let needed = rust_version(package).filter(|needed| *needed > promised)?;
             let (name, version) = (package["name"].as_str()?, package["version"].as_str()?);
             Some(format!("{name} {version} needs Rust {}", spell(needed)))
         })
         .collect()
+}
+
+/// The members of the workspace and what they need, other than for tests and benchmarks.
+fn built_by_users(metadata: &Value) -> Vec<&Value> {
+    let nodes = list(&metadata["resolve"], "nodes");
+    let mut built: Vec<&Value> = list(metadata, "workspace_members").iter().collect();
+    let mut next = 0;
+    while let Some(id) = built.get(next).copied() {
+        next += 1;
+        let node = nodes.iter().find(|node| node["id"] == *id).unwrap_or(&Value::Null);
+        for needed in list(node, "deps").iter().filter(|needed| is_for_users(needed)) {
+            if !built.contains(&&needed["pkg"]) {
+                built.push(&needed["pkg"]);
+            }
+        }
+    }
+    built
+}
+
+/// Whether a dependency is of any kind but `dev`.
+fn is_for_users(dependency: &Value) -> bool {
+    list(dependency, "dep_kinds").iter().any(|kind| kind["kind"] != "dev")
 }
 
 /// The name of the installed toolchain of that version, in the form `rustup run` takes.
@@ -109,6 +134,11 @@ mod tests {
 
     use super::*;
 
+    fn needed(id: &str, kinds: &[Value]) -> Value {
+        let kinds: Vec<_> = kinds.iter().map(|kind| json!({ "kind": kind })).collect();
+        json!({ "pkg": id, "dep_kinds": kinds })
+    }
+
     fn metadata() -> Value {
         json!({
             "workspace_members": ["a"],
@@ -117,7 +147,14 @@ mod tests {
                 { "id": "b", "name": "old", "version": "1.0.0", "rust_version": "1.63.0" },
                 { "id": "c", "name": "silent", "version": "2.0.0", "rust_version": null },
                 { "id": "d", "name": "modern", "version": "3.1.0", "rust_version": "1.90" },
+                { "id": "e", "name": "of tests", "version": "1.0.0", "rust_version": "1.91" },
             ],
+            "resolve": { "nodes": [
+                { "id": "a", "deps": [needed("b", &[Value::Null]), needed("e", &[json!("dev")])] },
+                { "id": "b", "deps": [needed("c", &[json!("build")])] },
+                { "id": "c", "deps": [needed("d", &[json!("dev"), Value::Null])] },
+                { "id": "e", "deps": [] },
+            ] },
         })
     }
 
@@ -128,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_newer_dependency_offends() {
+    fn only_a_newer_dependency_that_users_build_offends() {
         assert_eq!(newer_packages(&metadata(), (1, 88, 0)), ["modern 3.1.0 needs Rust 1.90.0"]);
         assert!(newer_packages(&metadata(), (1, 90, 0)).is_empty());
     }

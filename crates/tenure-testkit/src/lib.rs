@@ -5,6 +5,7 @@
 //!   fails the test: a suite that skips is green for the wrong reason.
 //! - [`Clock`] is the calendar of a server, set forward or back while it runs.
 //! - [`Proxy`] stands between a client and a server, and loses, delays or holds what passes.
+//! - [`Distance`] stands there, too, and only makes the way longer, for all that passes.
 //! - [`resp`] speaks to it plainly, without the library under test.
 //!
 //! All of it blocks and panics with a sentence, as tests like it.
@@ -14,6 +15,7 @@ pub mod resp;
 
 mod builder;
 mod clock;
+mod distance;
 mod endpoint;
 mod flavor;
 mod guardian;
@@ -27,6 +29,7 @@ mod wait;
 
 pub use builder::Builder;
 pub use clock::Clock;
+pub use distance::Distance;
 pub use flavor::Flavor;
 pub use proxy::Proxy;
 pub use server::Server;

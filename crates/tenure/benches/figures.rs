@@ -4,16 +4,20 @@
 //! the median is reported, with the spread between the lowest and the highest.
 
 mod figures {
+    pub(crate) mod callers;
     pub(crate) mod child;
     pub(crate) mod command;
     pub(crate) mod held;
     pub(crate) mod local;
     pub(crate) mod memory;
+    pub(crate) mod network;
+    pub(crate) mod pairs;
     pub(crate) mod redis;
     pub(crate) mod redis_contended;
     pub(crate) mod redis_kinds;
     pub(crate) mod redis_server;
     pub(crate) mod report;
+    pub(crate) mod residue;
 }
 
 use std::path::PathBuf;
@@ -22,7 +26,8 @@ use std::process::{Command, ExitCode, Stdio};
 use clap::Parser;
 use figures::report::{Figure, Goal, Report};
 use figures::{
-    child, command, held, local, memory, redis, redis_contended, redis_kinds, redis_server,
+    callers, child, command, held, local, memory, network, redis, redis_contended, redis_kinds,
+    redis_server, residue,
 };
 
 /// All figures, in the order in which they are measured.
@@ -93,9 +98,65 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "pair_latency",
         unit: "ratio",
+        goal: Goal::AtMost(1.2),
+        measure: callers::pair_latency,
+        what: "one thread, uncontended acquire and release over two PINGs, each measured alone",
+    },
+    Figure {
+        name: "pair_latency_tokio",
+        unit: "ratio",
+        goal: Goal::AtMost(1.2),
+        measure: callers::pair_latency_tokio,
+        what: "one task, uncontended acquire and release over two PINGs, each measured alone",
+    },
+    Figure {
+        name: "pair_switches",
+        unit: "switches",
+        goal: Goal::AtMost(2.0),
+        measure: callers::pair_switches,
+        what: "voluntary context switches of the process per pair of one thread",
+    },
+    Figure {
+        name: "callers_64",
+        unit: "ratio",
+        goal: Goal::AtLeast(1.1),
+        measure: callers::callers_64,
+        what: "64 tasks with names of their own, pairs/s over the better of rslock and rlock",
+    },
+    Figure {
+        name: "callers_512",
+        unit: "ratio",
+        goal: Goal::AtLeast(1.1),
+        measure: callers::callers_512,
+        what: "512 tasks with names of their own, pairs/s over the better of rslock and rlock",
+    },
+    Figure {
+        name: "network_pair_1",
+        unit: "ratio",
+        goal: Goal::AtMost(1.05),
+        measure: network::pair_1,
+        what: "one caller, 1 ms away: the median of a pair over two round trips",
+    },
+    Figure {
+        name: "network_pair_16",
+        unit: "ratio",
+        goal: Goal::AtMost(1.15),
+        measure: network::pair_16,
+        what: "16 callers with names of their own, 1 ms away: the same",
+    },
+    Figure {
+        name: "network_pair_64",
+        unit: "ratio",
+        goal: Goal::AtMost(1.25),
+        measure: network::pair_64,
+        what: "64 callers with names of their own, 1 ms away: the same",
+    },
+    Figure {
+        name: "network_handover",
+        unit: "ratio",
         goal: Goal::AtMost(1.3),
-        measure: redis::pair_latency,
-        what: "one caller, uncontended acquire and release over two PINGs",
+        measure: network::handover,
+        what: "from release to the next holder, two clients, 1 ms away, over one round trip",
     },
     Figure {
         name: "pair_throughput",
@@ -173,6 +234,20 @@ const FIGURES: &[Figure] = &[
         goal: Goal::AtMost(1.5),
         measure: redis_server::memory_per_lock,
         what: "server memory per held lock over Redisson's hash",
+    },
+    Figure {
+        name: "residue",
+        unit: "keys",
+        goal: Goal::AtMost(16.0),
+        measure: residue::keys,
+        what: "left 65 s after 200,000 pairs on distinct names",
+    },
+    Figure {
+        name: "residue_bytes",
+        unit: "bytes",
+        goal: Goal::AtMost(180.0),
+        measure: residue::bytes,
+        what: "of server memory for each of these names, at once",
     },
     Figure {
         name: "rw_readers",

@@ -11,8 +11,6 @@ use tenure_testkit::resp::Connection;
 
 use super::memory::{now, pause};
 
-const ROUNDS: usize = 9;
-
 pub(crate) fn server() -> Server {
     Server::builder().on_port().start()
 }
@@ -41,32 +39,6 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<_> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-/// Uncontended acquire and release by one caller, over two PINGs of a plain connection. The two
-/// take turns, because a virtual machine wakes threads at very different speeds from one moment to
-/// the next.
-pub(crate) fn pair_latency() -> Vec<f64> {
-    let server = server();
-    let (tenure, mut plain) = (client(&server), server.connect().expect("a connection"));
-    let lock = tenure.lock("orders/42");
-    let mut round = || {
-        let mut pings = Vec::new();
-        let pairs = median((0..2_000).map(|_| {
-            pings.push(2.0 * ping(&mut plain, 2));
-            let started = now();
-            block_on(async {
-                let guard = lock.acquire().await.expect("a free lock");
-                guard.release().await.expect("a release");
-            });
-            started.elapsed().as_secs_f64() * 1e6
-        }));
-        let pings = median(pings);
-        talk(&format!("two pings {pings:.1} µs, pair {pairs:.1} µs"));
-        pairs / pings
-    };
-    round();
-    (0..ROUNDS).map(|_| round()).collect()
 }
 
 /// Pairs per second of 512 tasks on names of their own, over what a plain connection gets from the

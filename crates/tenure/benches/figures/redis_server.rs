@@ -228,7 +228,7 @@ pub(crate) fn memory_per_lock() -> Vec<f64> {
     vec![ours / theirs]
 }
 
-fn used_memory(server: &Server) -> f64 {
+pub(crate) fn used_memory(server: &Server) -> f64 {
     let mut plain = server.connect().expect("a connection");
     let info = plain.command(&["INFO", "memory"]).expect("a reply").text().expect("text");
     let line = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
