@@ -105,6 +105,14 @@ struct Plain {
     release: String,
 }
 
+/// The parts of the scripts.
+const PARTS: [(&str, &str); 4] = [
+    ("--@ lock.lua", include_str!("../../src/engine/redis/lua/lock.lua")),
+    ("--@ state.lua", include_str!("../../src/engine/redis/lua/state.lua")),
+    ("--@ holders.lua", include_str!("../../src/engine/redis/lua/holders.lua")),
+    ("--@ queue.lua", include_str!("../../src/engine/redis/lua/queue.lua")),
+];
+
 impl Plain {
     fn new(server: &Server) -> Self {
         let mut connection = server.connect().expect("a connection");
@@ -113,7 +121,7 @@ impl Plain {
             Err(error) => panic!("{error}"),
         };
         let lua = |operation: &str| {
-            operation.replace("--@ lock.lua", include_str!("../../src/engine/redis/lua/lock.lua"))
+            PARTS.iter().fold(operation.to_owned(), |text, (line, part)| text.replace(line, part))
         };
         let acquire = load(&lua(include_str!("../../src/engine/redis/lua/acquire.lua")));
         let release = load(&lua(include_str!("../../src/engine/redis/lua/release.lua")));
@@ -141,7 +149,7 @@ impl Plain {
         let key = format!("tenure:{{plain/{number}}}");
         let owner = "0123456789abcdef0123456789abcdef";
         let hash = if acquire { &self.acquire } else { &self.release };
-        let mut words = vec!["EVALSHA", hash, "1", &key, "1", "c0ffee00c0ffee00", owner];
+        let mut words = vec!["EVALSHA", hash, "1", &key, "1", "c0ffee00c0ffee00", "30000", owner];
         words.extend(if acquire { &["00030000", "+15000 3000 65"][..] } else { &["-"] });
         self.connection.send(&words).expect("sent");
     }

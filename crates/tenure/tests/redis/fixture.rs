@@ -41,7 +41,10 @@ pub(crate) fn calls(
 ) -> impl Fn(&Command) -> bool + Clone + Send + use<> {
     let lua = concat!(env!("CARGO_MANIFEST_DIR"), "/src/engine/redis/lua");
     let read = |file: &str| std::fs::read_to_string(format!("{lua}/{file}.lua")).unwrap();
-    let text = read(operation).replace("--@ lock.lua", &read("lock"));
+    let parts = ["lock", "state", "holders", "queue"];
+    let text = parts
+        .iter()
+        .fold(read(operation), |text, part| text.replace(&format!("--@ {part}.lua"), &read(part)));
     let hash = say(server, &["SCRIPT", "LOAD", &text]).text().unwrap();
     move |command: &Command| {
         command.name() == "EVALSHA"

@@ -1,6 +1,6 @@
 //! The scripts: one file per operation, each with its contract as header. `lock.lua`, what a lock
-//! is, is put in the place of the line `--@ lock.lua`, behind each operation's plain case: what
-//! the plain case does not need is not even defined then.
+//! is, is put in the place of the line `--@ lock.lua`, behind each operation's plain case, and its parts
+//! in the places of their lines: what the plain case does not need is not even defined then.
 
 use std::sync::LazyLock;
 
@@ -24,9 +24,18 @@ script!(CANCEL, "cancel.lua");
 script!(INSPECT, "inspect.lua");
 script!(FORCE, "force.lua");
 
+/// What a lock is, and its parts.
+const PARTS: [(&str, &str); 4] = [
+    ("--@ lock.lua", include_str!("lua/lock.lua")),
+    ("--@ state.lua", include_str!("lua/state.lua")),
+    ("--@ holders.lua", include_str!("lua/holders.lua")),
+    ("--@ queue.lua", include_str!("lua/queue.lua")),
+];
+
 impl Script {
     fn new(operation: &str) -> Self {
-        let text = operation.replace("--@ lock.lua", include_str!("lua/lock.lua"));
+        let text =
+            PARTS.iter().fold(operation.to_owned(), |text, (line, part)| text.replace(line, part));
         let hash = sha1_smol::Sha1::from(&text).digest().to_string();
         Self { text, hash }
     }

@@ -68,7 +68,6 @@ local function enter_again(lock, holder, owner, number, permits, lease)
   if permits > holder.permits and lock.letter ~= 'l' then
     return '5 ' .. holder.permits
   end
-  go_on_without_memory(lock)
   local waiter = waiter_of(lock, owner .. ':' .. number)
   if waiter then
     dequeue(lock, waiter)
@@ -108,7 +107,7 @@ local function ahead_of(lock, waiter)
 end
 
 local function grant(lock, owner, number, permits, lease, note)
-  lock.is_granted = true
+  lock.is_new_claim = true
   local fence = next_fence(lock, 1)
   save(lock, {
     owner = owner, ends = lock.time + lease * 1000, client = client, entries = number,
@@ -180,7 +179,6 @@ end
 
 -- A waiter asks again: it stays alive in its place.
 local function ask_again(lock, waiter, heartbeat)
-  go_on_without_memory(lock)
   lock.changed = true
   waiter.alive = math.max(waiter.alive, lock.time + heartbeat * 1000)
   write_waiter(lock, waiter)

@@ -22,7 +22,6 @@ local taken, clients = {}, {}
 for _, owner in ipairs(ARGV[4] == '' and owners(lock, AT_MOST) or { ARGV[4] }) do
   local holder = find(lock, owner)
   if holder then
-    go_on_without_memory(lock)
     remove(lock, owner)
     taken[#taken + 1], clients[#clients + 1] = owner, holder.client
   end
@@ -32,7 +31,8 @@ if #taken > 0 then
   next_fence(lock, 1)
   local record = plain(now) .. ' ' .. table.concat(taken, ',') .. ' ' .. ARGV[5]
   lock.record, lock.till = record, lock.time + ARGV[6] * 1000
-  -- Written before anything is told.
+  -- Something is written before anything is told: a server may refuse to write.
+  go_on_without_memory(lock)
   spread(lock)
   for i, owner in ipairs(taken) do
     redis.call('PUBLISH', CHANNEL .. clients[i], 'lost ' .. owner .. ' ' .. lock.key)

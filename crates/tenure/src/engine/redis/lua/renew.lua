@@ -58,7 +58,6 @@ local function renew(lock, owner, lease)
   if not holder or holder.entries == '' then
     return '0'
   end
-  go_on_without_memory(lock)
   holder.ends = math.max(holder.ends, lock.time + lease * 1000)
   save(lock, holder)
   return '1'

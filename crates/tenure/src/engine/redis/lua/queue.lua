@@ -1,0 +1,210 @@
+-- Those who wait for a lock, and what they are told.
+
+local function read_waiter(ticket, text)
+  local parked, alive, permits, lease, claim, fences, since, client, owner, number, note =
+    string.match(text, '^([01]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%x+):(%x+) (%S*)$')
+  return parked and {
+    ticket = ticket, parked = parked == '1', alive = tonumber(alive), permits = tonumber(permits),
+    lease = tonumber(lease), claim = tonumber(claim), fences = tonumber(fences), since = since,
+    client = client, owner = owner, number = number, entry = owner .. ':' .. number, note = note,
+  }
+end
+
+-- The waiter with a ticket; nil if there is none, false if it is not what Tenure writes.
+local function waiter_at(lock, ticket)
+  local text = redis.call('HGET', lock.key, 'q' .. ticket)
+  if text then
+    return read_waiter(ticket, text) or false
+  end
+end
+
+local function waiter_of(lock, entry)
+  local ticket = lock.waiting > 0 and tonumber(redis.call('HGET', lock.key, 'w' .. entry) or nil)
+  local waiter = ticket and waiter_at(lock, ticket)
+  return waiter and waiter.entry == entry and waiter or nil
+end
+
+local function write_waiter(lock, waiter)
+  lock.changed, lock.keep = true, math.max(lock.keep, waiter.alive)
+  put(lock, lock.key, 'q' .. waiter.ticket, table.concat({
+    waiter.parked and 1 or 0, plain(waiter.alive), waiter.permits, waiter.lease, waiter.claim,
+    waiter.fences, waiter.since, waiter.client, waiter.entry, waiter.note,
+  }, ' '), 'w' .. waiter.entry, waiter.ticket)
+end
+
+-- The entries of an owner that wait; only re-entrant owners have more than one.
+local function note_waiting(lock, waiter, list)
+  if list == '' then
+    redis.call('HDEL', lock.key, '@' .. waiter.owner)
+  else
+    put(lock, lock.key, '@' .. waiter.owner, list)
+  end
+end
+
+local function waiting_of(lock, owner)
+  return redis.call('HGET', lock.key, '@' .. owner) or ''
+end
+
+-- Writes down a waiter that is in the queue.
+local function remember(lock, waiter)
+  write_waiter(lock, waiter)
+  lock.waiting = lock.waiting + 1
+  if waiter.number ~= '0' then
+    note_waiting(lock, waiter, with(waiting_of(lock, waiter.owner), waiter.number))
+  end
+end
+
+local function enqueue(lock, waiter)
+  lock.is_new_claim = true
+  spread(lock)
+  if lock.waiting == 0 and lock.returned == 0 then
+    lock.ticket, lock.head, lock.first = 0, 1, 1
+  end
+  lock.ticket = lock.ticket + 1
+  waiter.ticket = lock.ticket
+  remember(lock, waiter)
+end
+
+local function dequeue(lock, waiter)
+  lock.changed, lock.waiting = true, lock.waiting - 1
+  redis.call('HDEL', lock.key, 'q' .. waiter.ticket, 'w' .. waiter.entry)
+  if waiter.number ~= '0' then
+    note_waiting(lock, waiter, (without(waiting_of(lock, waiter.owner), waiter.number)))
+  end
+  if waiter.parked then
+    lock.parked = lock.parked - 1
+  end
+  if waiter.ticket == lock.head then
+    lock.head = lock.head + 1
+  end
+end
+
+-- Tickets that have returned: a heap, the smallest first. What is gone or parked again is taken out
+-- when it comes to the top.
+local function put_back(lock, ticket)
+  local at = lock.returned + 1
+  lock.returned = at
+  while at > 1 do
+    local above = math.floor(at / 2)
+    local other = tonumber(redis.call('HGET', lock.key, 'r' .. above) or 0)
+    if other <= ticket then
+      break
+    end
+    put(lock, lock.key, 'r' .. at, other)
+    at = above
+  end
+  put(lock, lock.key, 'r' .. at, ticket)
+end
+
+local function drop_first_returned(lock)
+  local count, at = lock.returned - 1, 1
+  local last = tonumber(redis.call('HGET', lock.key, 'r' .. lock.returned) or 0)
+  redis.call('HDEL', lock.key, 'r' .. lock.returned)
+  lock.changed, lock.returned = true, count
+  if count == 0 then
+    return
+  end
+  while at * 2 <= count do
+    local below = at * 2
+    local pair = redis.call('HMGET', lock.key, 'r' .. below, 'r' .. math.min(below + 1, count))
+    local left, right = tonumber(pair[1] or 0), tonumber(pair[2] or 0)
+    if right < left then
+      below, left = below + 1, right
+    end
+    if last <= left then
+      break
+    end
+    put(lock, lock.key, 'r' .. at, left)
+    at = below
+  end
+  put(lock, lock.key, 'r' .. at, last)
+end
+
+-- Sets a waiter aside that no connection hears for. The client may be gone, or only its connection
+-- for wake-ups; until it asks, others are served.
+local function park(lock, waiter)
+  waiter.parked, lock.parked = true, lock.parked + 1
+  write_waiter(lock, waiter)
+  if waiter.ticket == lock.head then
+    lock.head = lock.head + 1
+  end
+end
+
+-- A waiter asks: if it was parked, it stands in its place again.
+local function unpark(lock, entry)
+  local waiter = lock.parked > 0 and waiter_of(lock, entry)
+  if waiter and waiter.parked then
+    waiter.parked, lock.parked = false, lock.parked - 1
+    write_waiter(lock, waiter)
+    if waiter.ticket < lock.head then
+      put_back(lock, waiter.ticket)
+    end
+  end
+end
+
+-- The first parked waiter from a ticket on, before another.
+local function parked_from(lock, ticket, before)
+  for _ = 1, AT_MOST do
+    if ticket >= before then
+      return nil
+    end
+    local waiter = waiter_at(lock, ticket)
+    if waiter and waiter.parked then
+      return waiter
+    elseif not waiter and ticket == lock.first then
+      lock.first, lock.changed = ticket + 1, true
+    end
+    ticket = ticket + 1
+  end
+end
+
+-- Forgets parked waiters that have not asked again; those that came first are dead first.
+local function purge_parked(lock)
+  local ticket = lock.first
+  for dead = 1, lock.parked > 0 and PARKED_AT_MOST or 0 do
+    local waiter = parked_from(lock, ticket, lock.head)
+    if not waiter or waiter.alive > lock.time then
+      return
+    end
+    dequeue(lock, waiter)
+    ticket = waiter.ticket + 1
+    lock.more = lock.more or dead == PARKED_AT_MOST
+  end
+end
+
+-- Whether a parked waiter with an earlier ticket comes first: only in a lock that became free while
+-- no waiter could be reached, and for a moment.
+local function is_reserved(lock, ticket)
+  return lock.parked > 0 and lock.reserved > lock.time
+    and (not ticket or parked_from(lock, lock.first, ticket) ~= nil)
+end
+
+-- Whether a connection listens for a client. Asked, because a message is also counted for those who
+-- listen to patterns; a user without the right to ask relies on that count.
+local hearing = {}
+local function hears(client)
+  if hearing[client] == nil then
+    local found = redis.pcall('PUBSUB', 'NUMSUB', CHANNEL .. client)
+    hearing[client] = found.err ~= nil or found[2] > 0
+  end
+  return hearing[client]
+end
+
+-- Tells a waiter of its grant; how many heard it. None: its client is gone, or hears nothing now.
+local function tell(lock, waiter, fence, fences, lease)
+  local words = { 'granted', waiter.entry, plain(fence), fences, lease, plain(now), lock.key }
+  return redis.call('PUBLISH', CHANNEL .. waiter.client, table.concat(words, ' '))
+end
+
+-- The other entries of an owner that just got the lock enter with it: left in the queue, they
+-- would wait for themselves.
+local function bring_along(lock, holder, lease)
+  for number in string.gmatch(waiting_of(lock, holder.owner), '[^,]+') do
+    local waiter = waiter_of(lock, holder.owner .. ':' .. number)
+    if waiter then
+      dequeue(lock, waiter)
+      holder.entries = with(holder.entries, number)
+      tell(lock, waiter, holder.fence, holder.fences, lease)
+    end
+  end
+end

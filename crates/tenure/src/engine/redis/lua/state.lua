@@ -1,0 +1,348 @@
+-- A lock's own text or fields: reading them, and writing back what has changed.
+
+-- The channel on which a client hears of its grants, with its id behind it.
+local CHANNEL = 'tenure:wake:'
+-- A hash is told to live for so much longer than it must, so that it need not be told each time.
+local SLACK = 60 * 1000000
+-- One call serves, parks or purges at most this many waiters, and ends at most this many leases: a
+-- few milliseconds at worst. A plus sign behind an answer asks its client to go on.
+local AT_MOST = 1000
+-- Of parked waiters that are dead, a call forgets so many.
+local PARKED_AT_MOST = 250
+-- Of so many holders the first end is told exactly.
+local FEW = 32
+-- Fences are below 2^53, with room for those that follow.
+local LARGEST_FENCE = 9007199254740991 - 1000000
+-- Later than any time.
+local NEVER = 9007199254740991
+-- No clock is wrong by a hundred years, in µs. What is stored and says so was not written by Tenure; taken
+-- for true, it would end every lease.
+local CENTURY = 100 * 365 * 86400 * 1000000
+-- A lock that is free while all its waiters are parked is reserved for so long, in µs: a client
+-- whose wake-ups were interrupted connects again and asks within this time, and is served in order.
+local RESERVED = 100 * 1000
+
+local function plain(number)
+  return string.format('%.0f', number)
+end
+
+-- The error of what Tenure did not write. Raised before the first write of an operation, unless it
+-- is about one waiter or holder of many.
+local function damaged(key, what)
+  return { err = 'DAMAGED the ' .. what .. ' of ' .. key .. ' is not what this Tenure writes: look at the '
+    .. 'key, and delete it if no client needs the lock, nor one of another version' }
+end
+
+-- Reading -----------------------------------------------------------------------------------------
+
+local function is_fence(text)
+  return string.match(text, '^%d+$') and #text == 16 and tonumber(text) < LARGEST_FENCE
+end
+
+local function read_holder(fence, owner, since, lease, client, entries, more)
+  local extra, note = string.match(more or '0 ', '^(%d+) (%S*)$')
+  if not lease or #owner ~= 32 or #since ~= 16 or #lease ~= 8 or not extra or not client
+    or since - now > CENTURY or not string.match(entries or '0', '^[%x,]*$') then
+    return nil
+  end
+  return {
+    owner = owner, ends = since + lease * 1000, since = tonumber(since), client = client,
+    entries = entries or '0', permits = 1, fence = fence - extra, fences = extra + 1, note = note,
+  }
+end
+
+-- A lock that is a string: what is wrong with it, or nil.
+local function read_text(lock, text)
+  lock.form = 'text'
+  if is_fence(text) then
+    lock.fence = tonumber(text)
+    return nil
+  end
+  local fence, owner, lease, client, since, more =
+    string.match(text, '^(%d+) (%x+) (%d+) (%S+) ?(%d*) ?(.*)$')
+  if not fence or not is_fence(fence) then
+    return 'text'
+  end
+  since = since ~= '' and since or fence
+  lock.fence = tonumber(fence)
+  lock.holder = read_holder(lock.fence, owner, since, lease, client, nil, more ~= '' and more or nil)
+  return not lock.holder and 'holder' or nil
+end
+
+local function set_kind(lock, kind)
+  lock.kind, lock.letter, lock.limit = kind, string.sub(kind, 1, 1), tonumber(string.sub(kind, 2))
+  lock.single = lock.letter == 'm'
+end
+
+-- The state of a lock that is a hash: false if it is not what Tenure writes.
+local function read_state(lock, state, parking, use)
+  local kind, waiting, ticket, head, last, expires =
+    string.match(state, '^2 ([mrslb]%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local first, returned, parked, reserved, shift =
+    string.match(parking or '0 0 0 0 0', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local used, count, bound, cursor, least =
+    string.match(use or '0 0 0 0 0', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+  if not kind or not first or not used or last - now > CENTURY or tonumber(shift) > CENTURY
+    or expires - now > CENTURY or bound - now > CENTURY then
+    return false
+  end
+  set_kind(lock, kind)
+  lock.waiting, lock.ticket, lock.head = tonumber(waiting), tonumber(ticket), tonumber(head)
+  lock.last, lock.expires = tonumber(last), tonumber(expires)
+  lock.first = parking and tonumber(first) or lock.head
+  lock.returned, lock.parked = tonumber(returned), tonumber(parked)
+  lock.reserved, lock.shift = tonumber(reserved), tonumber(shift)
+  lock.used, lock.count, lock.bound = tonumber(used), tonumber(count), tonumber(bound)
+  lock.cursor, lock.least = tonumber(cursor), tonumber(least)
+  return true
+end
+
+-- A lock that is a hash, from its fields f, s, o, c, m, n, p, u and x: what is wrong with it, or nil.
+local function read_fields(lock, v)
+  lock.form, lock.was = 'hash', { f = v[1], s = v[2], o = v[3], c = v[4], m = v[5], n = v[6],
+    p = v[7], u = v[8], x = v[9] }
+  if v[1] and not is_fence(v[1]) then
+    return 'fence'
+  end
+  lock.fence = tonumber(v[1]) or 0
+  if v[1] and not v[2] and not v[3] and redis.call('HLEN', lock.key) == 1 then
+    -- The fence of a lock that clients of the first layout have left.
+    return nil
+  end
+  if not v[2] or not read_state(lock, v[2], v[7], v[8]) then
+    return 'state'
+  end
+  if v[3] then
+    local owner, since, lease = string.match(v[3], '^(%x+) (%d+) (%d+)$')
+    lock.holder = owner and read_holder(lock.fence, owner, since, lease, v[4], v[6], v[5])
+    if not lock.holder then
+      return 'holder'
+    end
+  end
+  if v[9] then
+    local till, record = string.match(v[9], '^(%d+) (.+)$')
+    if not till or till - now > CENTURY then
+      return 'record'
+    end
+    lock.till, lock.record = tonumber(till), record
+  end
+end
+
+-- Sets the lock's time. A plain mutex remembers none: where the clock was set back, its lease begins
+-- again now.
+local function set_time(lock)
+  local holder = lock.holder
+  if lock.last then
+    local floor = math.max(lock.last, holder and holder.since or 0)
+    lock.changed = now + lock.shift < floor
+    lock.time = math.max(now + lock.shift, floor)
+    lock.shift = lock.time - now
+    return
+  end
+  lock.time = now
+  if holder and holder.since > now then
+    holder.ends = holder.ends - holder.since + now
+    lock.changed = true
+  end
+end
+
+-- The lock as it is, or an error if what is in its place is not Tenure's. Its text is known if the
+-- plain case has just read it: false if there is none.
+local function open(key, text)
+  local lock = {
+    key = key, fence = 0, kind = 'm1', letter = 'm', limit = 1, single = true, was = {}, keep = 0,
+    waiting = 0, ticket = 0, head = 1, first = 1, returned = 0, parked = 0, reserved = 0, shift = 0,
+    used = 0, count = 0, bound = 0, cursor = 0, least = 0, expires = 0,
+  }
+  if text == nil then
+    text = redis.call('MGET', key)[1]
+  end
+  local wrong
+  if text then
+    wrong = read_text(lock, text)
+  else
+    local v = redis.pcall('HMGET', key, 'f', 's', 'o', 'c', 'm', 'n', 'p', 'u', 'x')
+    if v.err then
+      return nil, v
+    elseif v[1] or v[2] or redis.call('EXISTS', key) == 1 then
+      wrong = read_fields(lock, v)
+    end
+  end
+  if wrong then
+    return nil, damaged(key, wrong)
+  end
+  set_time(lock)
+  if lock.till and lock.till <= lock.time then
+    lock.till, lock.record, lock.changed = nil, nil, true
+  end
+  return lock
+end
+
+local function is_idle(lock)
+  return not lock.holder and lock.count == 0 and lock.waiting == 0
+end
+
+-- Writing -----------------------------------------------------------------------------------------
+
+-- A server that is out of memory refuses commands that may need more, until a script has written
+-- something. What only keeps or ends something goes on there: it begins with a write that needs none.
+local function go_on_without_memory(lock)
+  if lock.form == 'hash' then
+    redis.call('HDEL', lock.key, '')
+  elseif lock.form == 'text' then
+    -- What it is told here is told again, better, when the lock is closed.
+    redis.call('PEXPIRE', lock.key, 86400000)
+    lock.changed = true
+  end
+end
+
+-- Sets fields of the lock. Only what is new is refused by a server without memory.
+local function put(lock, key, ...)
+  local written = redis.pcall('HSET', key, ...)
+  if type(written) == 'table' then
+    if lock.is_new_claim then
+      error(written)
+    end
+    go_on_without_memory(lock)
+    redis.call('HSET', key, ...)
+  end
+end
+
+-- Leases are whole milliseconds from some moment: any end can be told as one.
+local function lease_of(lock, holder, shift)
+  local lease = math.max(math.ceil((holder.ends - lock.time) / 1000), 0)
+  return string.format('%016.0f', holder.ends - shift - lease * 1000), lease
+end
+
+local function more_of(holder)
+  return (holder.fences > 1 or holder.note ~= '') and holder.fences - 1 .. ' ' .. holder.note or nil
+end
+
+-- The fields of the lock itself.
+local function fields_of(lock)
+  local holder, since, lease = lock.holder, nil, nil
+  if holder then
+    since, lease = lease_of(lock, holder, 0)
+  end
+  local is_parking = lock.parked > 0 or lock.returned > 0 or lock.shift > 0
+  return {
+    s = table.concat({
+      2, lock.kind, lock.waiting, lock.ticket, lock.head, plain(lock.time), plain(lock.expires),
+    }, ' '),
+    f = lock.fence > 0 and plain(lock.fence) or nil,
+    o = holder and string.format('%s %s %08d', holder.owner, since, lease) or nil,
+    c = holder and holder.client,
+    m = holder and more_of(holder),
+    n = holder and holder.entries ~= '0' and holder.entries or nil,
+    p = is_parking and table.concat({
+      lock.first, lock.returned, lock.parked, plain(lock.reserved), plain(lock.shift),
+    }, ' ') or nil,
+    u = lock.count > 0 and table.concat({
+      lock.used, lock.count, plain(lock.bound), lock.cursor, plain(lock.least),
+    }, ' ') or nil,
+    x = lock.till and plain(lock.till) .. ' ' .. lock.record or nil,
+  }
+end
+
+-- Writes what has changed, all fields at once. A string becomes a hash by way of another key of the
+-- same slot, which is never seen: so there is no moment without the lock, and in a cluster that is
+-- moving the slot nothing is done but an error told.
+local function write_fields(lock)
+  local is, was, set, gone = fields_of(lock), lock.was, {}, {}
+  for name, value in pairs(is) do
+    if was[name] ~= value then
+      set[#set + 1], set[#set + 2] = name, value
+    end
+  end
+  for name, value in pairs(was) do
+    if value and not is[name] then
+      gone[#gone + 1] = name
+    end
+  end
+  if #gone > 0 then
+    redis.call('HDEL', lock.key, unpack(gone))
+  end
+  local is_text = lock.form == 'text'
+  if #set > 0 then
+    put(lock, is_text and lock.key .. ':new' or lock.key, unpack(set))
+  end
+  if is_text then
+    redis.call('RENAME', lock.key .. ':new', lock.key)
+  end
+  lock.form, lock.was = 'hash', is
+end
+
+-- Makes the lock a hash, to which waiters and holders can be added.
+local function spread(lock)
+  lock.changed = true
+  if lock.form == 'text' then
+    write_fields(lock)
+    lock.is_new = true
+  end
+end
+
+-- A string in the place of what there is. What is not a new grant goes on without memory.
+local function write_text(lock, text, ttl)
+  local written = redis.pcall('SET', lock.key, text, 'PX', plain(ttl))
+  if written.err and lock.is_new_claim then
+    error(written)
+  elseif written.err then
+    go_on_without_memory(lock)
+    redis.call('SET', lock.key, text, 'PX', plain(ttl))
+  end
+end
+
+-- Writes the lock back, if it has changed, and how long its key is to be kept: for the retention
+-- after the last that there is, longer by as much as its fence is ahead of the clock, which would
+-- otherwise give a smaller one (I4).
+local function close(lock)
+  if not lock.changed then
+    return
+  end
+  local holder = lock.holder
+  local ahead = math.max(math.ceil((lock.fence - now) / 1000), 0)
+  if lock.waiting == 0 and lock.count == 0 and not lock.till then
+    if not holder and lock.fence == 0 then
+      redis.call('DEL', lock.key)
+      return
+    elseif not holder then
+      return write_text(lock, plain(lock.fence), retention + ahead)
+    elseif holder.entries == '0' then
+      local since, lease = lease_of(lock, holder, lock.shift)
+      local fence, more = plain(lock.fence), more_of(holder)
+      return write_text(lock, table.concat({
+        fence, holder.owner, string.format('%08d', lease), holder.client,
+        (since ~= fence or more) and since or nil, more,
+      }, ' '), lease + retention + ahead)
+    end
+  end
+  local last = math.max(lock.keep, holder and holder.ends or 0, lock.till or 0, lock.time)
+  last = last + (retention + ahead) * 1000
+  local is_told = lock.form ~= 'hash' or lock.is_new or last > lock.expires
+  if is_told then
+    lock.expires = last + SLACK
+  end
+  write_fields(lock)
+  if is_told then
+    redis.call('PEXPIRE', lock.key, plain(math.ceil((lock.expires - lock.time) / 1000)))
+  end
+end
+
+-- The first of some fences, and how many: no more than wanted, and never so many that they run ahead
+-- of the calendar by more than that. Fences that did could not be overtaken after all data were lost.
+local function next_fence(lock, wanted)
+  lock.changed = true
+  local count = math.max(1, math.min(wanted, now + wanted - lock.fence))
+  local first = math.max(lock.fence + 1, now)
+  lock.fence = first + count - 1
+  return first, count
+end
+
+-- Fields with numbers behind a letter.
+local function numbered(letter, from, to)
+  local names = {}
+  for number = from, to do
+    names[#names + 1] = letter .. number
+  end
+  return names
+end
