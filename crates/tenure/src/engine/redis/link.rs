@@ -4,6 +4,7 @@
 //! in flight when a connection was lost is unknown (I6); what comes while there is none is refused at
 //! once.
 
+use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
@@ -13,6 +14,7 @@ use super::address::Address;
 use super::pace::{Outage, Pace};
 use super::resp::{Command, Reply};
 use super::stream::{self, CONNECT_TIME};
+use super::trip::Trip;
 use super::trouble::{of_greeting, of_server};
 use super::wire::{Done, Wire};
 use super::{role, scripts};
@@ -30,6 +32,10 @@ pub(super) struct Link {
     /// It is up, and not for the first time.
     again: Notify,
     pub(super) nonce: AtomicU64,
+    /// The number of the next call when a script's text was last sent, by its hash.
+    pub(super) told: Mutex<HashMap<&'static str, u64>>,
+    /// How far away the server is.
+    pub(super) trip: Arc<Trip>,
 }
 
 #[derive(Clone)]
@@ -50,6 +56,8 @@ impl Link {
             changed: Notify::new(),
             again: Notify::new(),
             nonce: AtomicU64::new(0),
+            told: Mutex::default(),
+            trip: Arc::default(),
         })
     }
 
@@ -60,7 +68,10 @@ impl Link {
         let mut outage = Outage::default();
         loop {
             let ended = match stream::open(&link.address.place).await {
-                Ok(stream) => link.serve(Arc::new(Wire::new(stream)), &mut outage).await,
+                Ok(stream) => {
+                    let wire = Wire::new(stream, link.trip.clone());
+                    link.serve(Arc::new(wire), &mut outage).await
+                }
                 Err(trouble) => trouble,
             };
             link.down(ended);
