@@ -8,6 +8,7 @@ mod redis {
     pub(crate) mod fixture;
 
     mod damage;
+    mod distance;
     mod failover;
     mod hostile;
     mod kinds;

@@ -34,7 +34,7 @@ async fn a_batch_whose_script_was_forgotten_on_the_way_acts_once() {
             tokio::spawn(async move { lock.try_acquire().await })
         })
         .collect();
-    proxy.wait_until("the first call is on its way", |proxy| proxy.strikes(rule) == 1);
+    proxy.wait_until("the first call is on its way", |proxy| proxy.strikes(rule) >= 1);
     say(&server, &["SCRIPT", "FLUSH"]);
     proxy.forget();
     proxy.release();
@@ -43,7 +43,7 @@ async fn a_batch_whose_script_was_forgotten_on_the_way_acts_once() {
         guards.push(task.await.unwrap().expect("no trouble").expect("nobody else holds it"));
     }
     assert_eq!(proxy.seen(is_text), 1, "told once");
-    assert!(proxy.seen(&acquires) <= 2, "the first call is not counted; the batch");
+    assert!(proxy.seen(&acquires) < names.len(), "they travel together");
     for (guard, name) in guards.iter().zip(&names) {
         let info = calm.lock(name).inspect().await.unwrap();
         assert_eq!((info.holders[0].entries, info.holders[0].fence), (1, guard.fence()), "{name}");

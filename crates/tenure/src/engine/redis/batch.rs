@@ -1,7 +1,10 @@
 //! Gathering operations into calls, in order.
 //!
-//! While a call of one kind is in flight, operations of that kind are gathered, and sent as one call
-//! over many keys as soon as its answer is there. A lone caller waits for nobody.
+//! A lone caller waits for nobody. While a call of one kind is in flight, operations of that kind are
+//! gathered, and sent as one call over many keys: as soon as its answer is there, if the server is near; if
+//! it is farther away, as soon as the I/O thread comes to it, until as many calls are in flight as
+//! [`trip`](super::trip) says. It takes the thread a moment to wake up, and those who were told something by
+//! one answer mostly ask their next questions within that moment.
 //!
 //! **Order.** A server performs what comes on one connection in the order in which it comes. So the
 //! operations of this client on one name are performed in the order in which they were sent here, if an
@@ -24,7 +27,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::link::{Link, closed};
 use super::resp::{Command, Reply};
@@ -39,9 +42,6 @@ use crate::sync::lock;
 
 /// How many operations one call carries at most: one call must not keep a server from others.
 const MOST: usize = 128;
-
-/// How many calls of one kind are in flight at most. With more, less is gathered.
-const CALLS: usize = 1;
 
 /// How often an operation goes on at most where there is more to settle: for a million waiters, and no
 /// longer for a server that is out of its mind.
@@ -128,6 +128,8 @@ pub(super) struct Batcher {
     link: Arc<Link>,
     client: String,
     gathered: Mutex<Gathered>,
+    /// Something is left to be sent by the I/O thread.
+    left_over: Notify,
 }
 
 /// What has not been sent, and how much is in flight.
@@ -138,6 +140,8 @@ struct Gathered {
     lanes: Vec<Lane>,
     /// Somebody is sending, and will look again.
     is_sending: bool,
+    /// The I/O thread was told that something is left.
+    is_told: bool,
 }
 
 /// The calls of one script.
@@ -148,9 +152,16 @@ struct Lane {
     ready: VecDeque<LockName>,
 }
 
+impl Lane {
+    fn can_leave(&self, calls: usize) -> bool {
+        self.in_flight < calls && !self.ready.is_empty()
+    }
+}
+
 impl Batcher {
     pub(super) fn new(link: Arc<Link>, client: String) -> Arc<Self> {
-        Arc::new(Self { link, client, gathered: Mutex::default() })
+        let (gathered, left_over) = (Mutex::default(), Notify::new());
+        Arc::new(Self { link, client, gathered, left_over })
     }
 
     /// Sends an operation, at once or with the next call.
@@ -181,21 +192,51 @@ impl Batcher {
         answers
     }
 
-    /// Sends whatever can leave, unless another thread is doing so.
-    fn send_ready<'a>(self: &'a Arc<Self>, mut gathered: MutexGuard<'a, Gathered>) {
+    /// Sends what gathers while calls are in flight, for ever. Runs on the I/O thread.
+    pub(super) async fn keep_sending(self: Arc<Self>) {
+        loop {
+            self.left_over.notified().await;
+            let mut gathered = lock(&self.gathered);
+            gathered.is_told = false;
+            self.send_all_ready(gathered);
+        }
+    }
+
+    /// Sends what can leave at once, for a caller; the I/O thread sees to the rest.
+    fn send_ready<'a>(self: &'a Arc<Self>, gathered: MutexGuard<'a, Gathered>) {
+        let mut gathered = self.send_while(gathered, 1);
+        let is_left = !gathered.is_sending && gathered.can_leave(self.link.trip.calls());
+        if is_left && !gathered.is_told {
+            gathered.is_told = true;
+            drop(gathered);
+            self.left_over.notify_one();
+        }
+    }
+
+    /// Sends all that can leave.
+    fn send_all_ready<'a>(self: &'a Arc<Self>, gathered: MutexGuard<'a, Gathered>) {
+        drop(self.send_while(gathered, self.link.trip.calls()));
+    }
+
+    /// Sends while fewer than so many calls of a kind are in flight, unless another thread is sending.
+    fn send_while<'a>(
+        self: &'a Arc<Self>,
+        mut gathered: MutexGuard<'a, Gathered>,
+        calls: usize,
+    ) -> MutexGuard<'a, Gathered> {
         if gathered.is_sending {
-            return;
+            return gathered;
         }
         gathered.is_sending = true;
         let sending = Sending(self);
-        while let Some(batch) = gathered.take() {
+        while let Some(batch) = gathered.take(calls) {
             drop(gathered);
             self.depart(batch);
             gathered = lock(&self.gathered);
         }
         gathered.is_sending = false;
-        drop(gathered);
         std::mem::forget(sending);
+        gathered
     }
 
     fn depart(self: &Arc<Self>, batch: Batch) {
@@ -250,7 +291,7 @@ impl Flight {
         }
         let mut gathered = lock(&self.batcher.gathered);
         items.into_iter().for_each(|item| gathered.add(item));
-        self.batcher.send_ready(gathered);
+        self.batcher.send_all_ready(gathered);
     }
 
     fn end(&mut self) -> Batch {
@@ -258,7 +299,7 @@ impl Flight {
         if let Some(first) = batch.first() {
             let mut gathered = lock(&self.batcher.gathered);
             gathered.lane(first.script()).in_flight -= 1;
-            self.batcher.send_ready(gathered);
+            self.batcher.send_all_ready(gathered);
         }
         batch
     }
@@ -290,10 +331,14 @@ impl Gathered {
         }
     }
 
+    /// Whether something can leave, with at most so many calls of a kind in flight.
+    fn can_leave(&self, calls: usize) -> bool {
+        self.lanes.iter().any(|lane| lane.can_leave(calls))
+    }
+
     /// Takes what can leave in one call; none if nothing can.
-    fn take(&mut self) -> Option<Batch> {
-        let can_leave = |lane: &&mut Lane| lane.in_flight < CALLS && !lane.ready.is_empty();
-        let lane = self.lanes.iter_mut().find(can_leave)?;
+    fn take(&mut self, calls: usize) -> Option<Batch> {
+        let lane = self.lanes.iter_mut().find(|lane| lane.can_leave(calls))?;
         lane.in_flight += 1;
         let script = lane.script;
         let mut batch = Batch::new();

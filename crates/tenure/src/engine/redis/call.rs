@@ -14,6 +14,7 @@ use super::trouble::{is_forbidden, is_missing_script, of_server};
 use super::wire::Done;
 use crate::core::name::LockName;
 use crate::error::Trouble;
+use crate::sync::lock;
 
 /// How often a script is loaded for one call, where it cannot be sent along: each time, the server may
 /// be made to forget it before it is called.
@@ -22,6 +23,7 @@ const LOADS: u32 = 8;
 /// A call of a script.
 pub(super) struct Call {
     script: &'static Script,
+    number: u64,
     nonce: String,
     pub(super) command: Command,
 }
@@ -37,13 +39,14 @@ impl Link {
         names: impl ExactSizeIterator<Item = &'a LockName>,
         client: &str,
     ) -> Call {
-        let nonce = self.nonce.fetch_add(1, Ordering::Relaxed).to_string();
+        let number = self.nonce.fetch_add(1, Ordering::Relaxed);
+        let nonce = number.to_string();
         let mut command = Command::new("EVALSHA").arg(&script.hash).arg(names.len().to_string());
         names.for_each(|name| command.push(keys::lock(name)));
         command.push(&nonce);
         command.push(client);
         command.push(&self.retention);
-        Call { script, nonce, command }
+        Call { script, number, nonce, command }
     }
 
     /// Runs a script, telling the server its text where it does not know it, and checks that the
@@ -52,15 +55,34 @@ impl Link {
         let (link, call) = (self.clone(), Arc::new(call));
         let sent = call.clone();
         let done = Box::new(move |result: Result<Reply, Trouble>| match result {
+            // So it has not run.
+            Ok(reply) if is_missing_script(&reply) => match link.was_told_since(&call) {
+                true => link.call_again(call, landed),
+                false => link.call_with_text(call, landed),
+            },
+            result => landed(call.answer(result)),
+        });
+        self.send(&sent.command, done);
+    }
+
+    /// Whether the server was sent the script's text since this call. Of many calls that were under way when
+    /// it forgot its scripts, one takes the text along.
+    fn was_told_since(&self, call: &Call) -> bool {
+        lock(&self.told).get(&*call.script.hash).is_some_and(|told| *told > call.number)
+    }
+
+    fn call_again(self: Arc<Self>, call: Arc<Call>, landed: Landed) {
+        let (link, sent) = (self.clone(), call.clone());
+        let done = Box::new(move |result: Result<Reply, Trouble>| match result {
             Ok(reply) if is_missing_script(&reply) => link.call_with_text(call, landed),
             result => landed(call.answer(result)),
         });
         self.send(&sent.command, done);
     }
 
-    /// The server has forgotten its scripts, so this one has not run. It is sent with its text: told
-    /// it beforehand, the server could be made to forget it again in between.
+    /// Sends it with its text: told it beforehand, the server could be made to forget it again in between.
     fn call_with_text(self: Arc<Self>, call: Arc<Call>, landed: Landed) {
+        lock(&self.told).insert(&call.script.hash, self.nonce.load(Ordering::Relaxed));
         let command =
             call.command.with_head(["EVALSHA", &call.script.hash], ["EVAL", &call.script.text]);
         let link = self.clone();

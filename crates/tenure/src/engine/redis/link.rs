@@ -4,6 +4,7 @@
 //! in flight when a connection was lost is unknown (I6); what comes while there is none is refused at
 //! once.
 
+use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use super::address::Address;
 use super::pace::{Outage, Pace};
 use super::resp::{Command, Reply};
 use super::stream::{self, CONNECT_TIME};
+use super::trip::Trip;
 use super::trouble::{of_greeting, of_server};
 use super::wire::{Done, Wire};
 use super::{role, scripts};
@@ -33,6 +35,10 @@ pub(super) struct Link {
     pub(super) nonce: AtomicU64,
     /// For how long a fence outlives its lock, in ms, as the scripts are told.
     pub(super) retention: String,
+    /// The number of the next call when a script's text was last sent, by its hash.
+    pub(super) told: Mutex<HashMap<&'static str, u64>>,
+    /// How far away the server is.
+    pub(super) trip: Arc<Trip>,
 }
 
 #[derive(Clone)]
@@ -59,6 +65,8 @@ impl Link {
             again: Notify::new(),
             nonce: AtomicU64::new(0),
             retention: retention.as_millis().to_string(),
+            told: Mutex::default(),
+            trip: Arc::default(),
         })
     }
 
@@ -69,7 +77,10 @@ impl Link {
         let mut outage = Outage::default();
         loop {
             let ended = match stream::open(&link.address.place).await {
-                Ok(stream) => link.serve(Arc::new(Wire::new(stream)), &mut outage).await,
+                Ok(stream) => {
+                    let wire = Wire::new(stream, link.trip.clone());
+                    link.serve(Arc::new(wire), &mut outage).await
+                }
                 Err(trouble) => trouble,
             };
             link.down(ended);

@@ -1,7 +1,8 @@
 //! The Redis engine: one server, Redis or Valkey.
 //!
 //! - [`scripts`] and `lua/`: each operation is one script, and so one atomic step.
-//! - [`batch`]: concurrent operations travel together; [`operations`] are their arguments.
+//! - [`batch`]: concurrent operations travel together; [`operations`] are their arguments; [`trip`] says how
+//!   many calls are under way.
 //! - [`link`]: a connection kept up; [`call`] runs scripts on it; [`role`] says whether the server can
 //!   be used; [`pace`] says when to connect again.
 //! - [`wire`]: a connection that is up; [`inbox`], [`stream`], [`tls`], [`resp`] and [`address`] are what
@@ -37,6 +38,7 @@ mod subscriber;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod trip;
 mod trouble;
 mod wire;
 
@@ -140,6 +142,8 @@ impl RedisEngine {
         for link in [commands.clone(), renewals.clone()] {
             engine.io.spawn(thread::lasting(move || link.clone().keep_up()));
         }
+        let operations = engine.operations.clone();
+        engine.io.spawn(thread::lasting(move || operations.clone().keep_sending()));
         let subscriber = engine.subscriber.clone();
         engine.io.spawn(thread::lasting(move || subscriber.clone().keep_up()));
         let run = async { drop(ended.await) };

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -17,6 +17,7 @@ use super::address::Place;
 use super::inbox::Inbox;
 use super::resp::{Command, Reply};
 use super::stream::Stream;
+use super::trip::Trip;
 use super::{pace, trouble};
 use crate::clock;
 use crate::core::moment::Moment;
@@ -46,6 +47,7 @@ pub(super) struct Wire {
     traffic: Mutex<Traffic>,
     /// Something is left to be written by the I/O thread.
     left_over: Notify,
+    trip: Arc<Trip>,
 }
 
 #[derive(Default)]
@@ -74,8 +76,9 @@ impl Loss {
 }
 
 impl Wire {
-    pub(super) fn new(stream: Stream) -> Self {
-        Self { stream, traffic: Mutex::default(), left_over: Notify::new() }
+    pub(super) fn new(stream: Stream, trip: Arc<Trip>) -> Self {
+        trip.begin();
+        Self { stream, traffic: Mutex::default(), left_over: Notify::new(), trip }
     }
 
     /// Sends a command, from any thread.
@@ -137,11 +140,12 @@ impl Wire {
                 Err(why) => return Loss::new(why),
             };
             let said = trouble::of_replica(&reply);
-            let Some(Awaited { done, .. }) = lock(&self.traffic).awaited.pop_front() else {
+            let Some(Awaited { sent, done }) = lock(&self.traffic).awaited.pop_front() else {
                 // Requests and replies are out of step, or the server says why it hangs up.
                 let what = trouble::error_in(&reply).unwrap_or("something");
                 return Loss::new(format!("the server said without being asked: {what}"));
             };
+            self.trip.note(clock::now().since(sent));
             // What is called is not all ours: it wakes the tasks of foreign executors.
             foreign::call(|| done(Ok(reply)));
             if let Some(why) = said {

@@ -20,7 +20,7 @@ async fn connect() -> (Address, Arc<Wire>, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let address = Address::parse(&format!("redis://127.0.0.1:{port}")).unwrap();
-    let wire = Arc::new(Wire::new(stream::open(&address.place).await.unwrap()));
+    let wire = Arc::new(Wire::new(stream::open(&address.place).await.unwrap(), Arc::default()));
     (address, wire, listener.accept().unwrap().0)
 }
 
