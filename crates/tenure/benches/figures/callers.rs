@@ -5,24 +5,32 @@ use tenure_testkit::resp::Connection;
 
 use super::memory::now;
 use super::pairs::{Caller, Clients, Round, runtime};
-use super::redis::{client, median, ping, server, talk};
+use super::redis::{client, is_listened_to, median, ping, server, talk};
 
 const ROUNDS: usize = 9;
 
-/// How many pairs, or PINGs, are measured one after the other.
-const IN_A_ROW: usize = 2_000;
+/// How many pairs, or PINGs, are measured one after the other, before it is the other's turn.
+const IN_A_ROW: usize = 100;
 
-/// Uncontended acquire and release by one thread, over two PINGs on a plain connection. Each is
-/// measured alone: a PING in between would keep the threads awake that a pair has to wake.
+/// How often each has its turn in a round. A machine is fast in one second and slow in the next, depending
+/// on which cores the threads sleep on: both should see all of it.
+const TURNS: usize = 20;
+
+/// Uncontended acquire and release by one thread, over two PINGs on a plain connection. A PING between two
+/// pairs would keep the threads awake that a pair has to wake, so each has many in a row.
 pub(crate) fn pair_latency() -> Vec<f64> {
     let server = server();
     let (tenure, mut plain) = (client(&server), server.connect().expect("a connection"));
     let lock = tenure.lock("orders/42").blocking();
     let mut round = || {
-        let pair = in_a_row(|| blocking_pair(&lock));
-        let pings = two_pings(&mut plain);
-        talk(&format!("pair {pair:.1} µs, two pings {pings:.1} µs"));
-        pair / pings
+        let (mut pairs, mut pings) = (Vec::new(), Vec::new());
+        for _ in 0..TURNS {
+            pairs.extend(in_a_row(|| blocking_pair(&lock)));
+            pings.extend(pings_in_a_row(&mut plain));
+        }
+        let (pair, two_pings) = (median(pairs), 2.0 * median(pings));
+        talk(&format!("pair {pair:.1} µs, two pings {two_pings:.1} µs"));
+        pair / two_pings
     };
     round();
     (0..ROUNDS).map(|_| round()).collect()
@@ -35,19 +43,24 @@ pub(crate) fn pair_latency_tokio() -> Vec<f64> {
     let clients = Clients::new(&server.url(), &runtime);
     let mut plain = server.connect().expect("a connection");
     let mut round = || {
-        let pair = runtime.block_on(async_in_a_row(clients.ours(1)));
-        let pings = two_pings(&mut plain);
-        if std::env::var_os("TENURE_BENCH_TALK").is_some() {
-            let rslock = runtime.block_on(async_in_a_row(clients.rslock(1)));
-            let rlock = runtime.block_on(async_in_a_row(clients.rlock(1)));
-            talk(&format!(
-                "pair {pair:.1} µs, two pings {pings:.1} µs: {:.2}; rslock {:.2}, rlock {:.2}",
-                pair / pings,
-                rslock / pings,
-                rlock / pings
-            ));
+        let (mut pairs, mut pings) = (Vec::new(), Vec::new());
+        let (mut rslock, mut rlock) = (Vec::new(), Vec::new());
+        for _ in 0..TURNS {
+            pairs.extend(runtime.block_on(pairs_in_a_row(clients.ours(1))));
+            pings.extend(pings_in_a_row(&mut plain));
+            if is_listened_to() {
+                rslock.extend(runtime.block_on(pairs_in_a_row(clients.rslock(1))));
+                rlock.extend(runtime.block_on(pairs_in_a_row(clients.rlock(1))));
+            }
         }
-        pair / pings
+        let two_pings = 2.0 * median(pings);
+        let ours = median(pairs) / two_pings;
+        if is_listened_to() {
+            let (rslock, rlock) = (median(rslock) / two_pings, median(rlock) / two_pings);
+            let others = format!("rslock {rslock:.2}, rlock {rlock:.2}");
+            talk(&format!("two pings {two_pings:.1} µs; ours {ours:.2}, {others}"));
+        }
+        ours
     };
     round();
     (0..ROUNDS).map(|_| round()).collect()
@@ -57,20 +70,21 @@ fn blocking_pair(lock: &blocking::Lock) {
     lock.acquire().expect("a free lock").release().expect("a release");
 }
 
-fn two_pings(plain: &mut Connection) -> f64 {
-    2.0 * median((0..2 * IN_A_ROW).map(|_| ping(plain, 1)))
+fn pings_in_a_row(plain: &mut Connection) -> Vec<f64> {
+    (0..IN_A_ROW).map(|_| ping(plain, 1)).collect()
 }
 
-/// The median of something done again and again, in microseconds.
-fn in_a_row(mut work: impl FnMut()) -> f64 {
-    median((0..IN_A_ROW).map(|_| {
+/// Microseconds of something, done again and again.
+fn in_a_row(mut work: impl FnMut()) -> Vec<f64> {
+    let mut time = || {
         let started = now();
         work();
         started.elapsed().as_secs_f64() * 1e6
-    }))
+    };
+    (0..IN_A_ROW).map(|_| time()).collect()
 }
 
-async fn async_in_a_row(mut callers: impl Iterator<Item = impl Caller>) -> f64 {
+async fn pairs_in_a_row(mut callers: impl Iterator<Item = impl Caller>) -> Vec<f64> {
     let mut caller = callers.next().expect("one caller");
     let mut times = Vec::with_capacity(IN_A_ROW);
     for _ in 0..IN_A_ROW {
@@ -78,7 +92,7 @@ async fn async_in_a_row(mut callers: impl Iterator<Item = impl Caller>) -> f64 {
         caller.pair().await;
         times.push(started.elapsed().as_secs_f64() * 1e6);
     }
-    median(times)
+    times
 }
 
 /// How often a thread of this process goes to sleep, per pair of one thread that calls.
@@ -87,9 +101,10 @@ pub(crate) fn pair_switches() -> Vec<f64> {
     let tenure = client(&server);
     let lock = tenure.lock("orders/42").blocking();
     let round = || {
+        let pairs = TURNS * IN_A_ROW;
         let before = voluntary_switches();
-        (0..IN_A_ROW).for_each(|_| blocking_pair(&lock));
-        (voluntary_switches() - before) as f64 / IN_A_ROW as f64
+        (0..pairs).for_each(|_| blocking_pair(&lock));
+        (voluntary_switches() - before) as f64 / pairs as f64
     };
     round();
     (0..ROUNDS).map(|_| round()).collect()

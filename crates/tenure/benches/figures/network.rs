@@ -11,7 +11,7 @@ use tenure_testkit::resp::Connection;
 
 use super::memory::{now, pause};
 use super::pairs::{Clients, Round, runtime};
-use super::redis::{median, ping, server, talk};
+use super::redis::{is_listened_to, median, ping, server, talk};
 
 const ONE_WAY: Duration = Duration::from_micros(500);
 
@@ -49,7 +49,7 @@ fn pair_of(callers: usize) -> Vec<f64> {
         let trip = (before + round_trip(&mut plain)) / 2.0;
         let figure = pair / trip / 2.0;
         talk(&format!("pair {pair:.0} µs, trip {trip:.0} µs: {figure:.3}; {rate:.0} pairs/s"));
-        if std::env::var_os("TENURE_BENCH_TALK").is_some() {
+        if is_listened_to() {
             let rslock = Round::of(&runtime, clients.rslock(callers)).p50() / trip / 2.0;
             let rlock = Round::of(&runtime, clients.rlock(callers)).p50() / trip / 2.0;
             talk(&format!("rslock {rslock:.3}, rlock {rlock:.3}"));

@@ -21,9 +21,13 @@ pub(crate) fn client(server: &Server) -> Tenure {
 
 /// Tells the single measurements, to whoever asks for them.
 pub(crate) fn talk(sentence: &str) {
-    if std::env::var_os("TENURE_BENCH_TALK").is_some() {
+    if is_listened_to() {
         eprintln!("{sentence}");
     }
+}
+
+pub(crate) fn is_listened_to() -> bool {
+    std::env::var_os("TENURE_BENCH_TALK").is_some()
 }
 
 /// Microseconds of one PING on a plain connection.
