@@ -168,7 +168,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "server_cost",
         unit: "ratio",
-        goal: Goal::AtMost(0.9),
+        goal: Goal::AtMost(0.8),
         measure: redis_server::server_cost,
         what: "server CPU per uncontended pair over Redisson's",
     },
@@ -231,7 +231,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "memory_per_lock",
         unit: "ratio",
-        goal: Goal::AtMost(1.5),
+        goal: Goal::AtMost(1.2),
         measure: redis_server::memory_per_lock,
         what: "server memory per held lock over Redisson's hash",
     },
