@@ -123,11 +123,11 @@ async fn a_black_hole_is_noticed_and_left() {
 async fn a_server_that_forgot_its_scripts_is_told_again() {
     let server = Server::start();
     let tenure = connect(&server.url()).await;
-    let guard = tenure.lock("x").lease(ms(300)).acquire().await.unwrap();
+    let guard = tenure.lock("x").lease(ms(1_500)).acquire().await.unwrap();
     for _ in 0..5 {
         say(&server, &["SCRIPT", "FLUSH"]);
         assert!(tenure.lock("x").try_acquire().await.unwrap().is_none());
-        pass(ms(150)).await;
+        pass(ms(700)).await;
     }
     assert!(!guard.is_lost());
     say(&server, &["SCRIPT", "FLUSH"]);

@@ -60,7 +60,7 @@ fn url(server: &Server, parameters: &[(&str, &Path)]) -> String {
 async fn a_lock_is_handed_over_and_renewed() {
     let server = start();
     let (one, two) = (connect(&server.url()).await, connect(&server.url()).await);
-    let held = one.lock("x").lease(ms(600)).acquire().await.unwrap();
+    let held = one.lock("x").lease(ms(1_500)).acquire().await.unwrap();
     let waiter = tokio::spawn(async move {
         let guard = two.lock("x").acquire().await.unwrap();
         (guard.fence(), guard.release().await.unwrap(), two)
@@ -68,7 +68,7 @@ async fn a_lock_is_handed_over_and_renewed() {
     while one.lock("x").inspect().await.unwrap().waiting == 0 {
         pass(ms(2)).await;
     }
-    pass(ms(1_500)).await;
+    pass(ms(3_000)).await;
     assert!(!held.is_lost(), "renewed");
     let fence = held.fence();
     assert_eq!(held.release().await.unwrap(), Released::Now);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::{Election, Error, Leadership, Tenure};
 
-use super::fixture::{Fixture, ms};
+use super::fixture::{Fixture, KEPT, ms};
 use super::locks::until_waiting;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -73,9 +73,9 @@ pub(crate) async fn a_leader_that_is_forced_out_is_told(store: &impl Fixture) {
 
 pub(crate) async fn a_leader_goes_on_while_it_is_renewed(store: &impl Fixture) {
     let tenure = store.tenure();
-    let election = election(&tenure, "a").lease(ms(600)).renew_deadline(ms(400));
+    let election = election(&tenure, "a").lease(KEPT).renew_deadline(KEPT / 3 * 2);
     let leading = election.campaign().await.unwrap();
-    let deposed = tokio::time::timeout(ms(1_500), leading.deposed()).await;
+    let deposed = tokio::time::timeout(KEPT * 2, leading.deposed()).await;
     assert!(deposed.is_err(), "{deposed:?}");
     assert!(leading.is_leader());
 }

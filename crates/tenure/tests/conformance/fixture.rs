@@ -76,6 +76,13 @@ pub(crate) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Out
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
 }
 
+/// How long a case waits for what does not come. The store has answered by then on a busy machine, too:
+/// without an answer the outcome is unknown, not a wait that was in vain.
+pub(crate) const IN_VAIN: Duration = Duration::from_secs(1);
+
+/// A lease that the watchdog must keep. A third of it is for one renewal, on a busy machine, too.
+pub(crate) const KEPT: Duration = Duration::from_millis(1_500);
+
 pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }

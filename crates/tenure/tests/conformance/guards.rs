@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tenure::blocking::block_on;
 use tenure::{Error, Handle, Kind, Owner, Released, Tenure, WhyLost};
 
-use super::fixture::{Fixture, ms, pass};
+use super::fixture::{Fixture, KEPT, ms, pass};
 use super::locks::until_waiting;
 
 async fn is_free(tenure: &Tenure, lock: &str) -> bool {
@@ -16,9 +16,9 @@ async fn is_free(tenure: &Tenure, lock: &str) -> bool {
 /// R5.
 pub(crate) async fn the_watchdog_keeps_the_lock(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
-    let guard = a.lock("x").lease(ms(200)).acquire().await.unwrap();
+    let guard = a.lock("x").lease(KEPT).acquire().await.unwrap();
     for _ in 0..8 {
-        pass(ms(100)).await;
+        pass(KEPT / 4).await;
         assert!(b.lock("x").try_acquire().await.unwrap().is_none());
         assert!(!guard.is_lost() && guard.remaining() > Duration::ZERO);
     }
@@ -68,7 +68,7 @@ pub(crate) async fn loss_is_told_before_the_lease_ends(store: &impl Fixture) {
 /// I9: also when its own executor is blocked.
 pub(crate) async fn loss_is_told_while_the_executor_is_blocked(store: &impl Fixture) {
     let tenure = store.tenure();
-    let kept = tenure.lock("kept").lease(ms(120)).acquire().await.unwrap();
+    let kept = tenure.lock("kept").lease(KEPT).acquire().await.unwrap();
     let fixed = tenure.lock("fixed").fixed_lease(ms(120)).acquire().await.unwrap();
     let signal = fixed.lost_signal();
     let told = std::thread::spawn(move || block_on(signal.lost()));
@@ -76,7 +76,7 @@ pub(crate) async fn loss_is_told_while_the_executor_is_blocked(store: &impl Fixt
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     std::thread::spawn(move || {
         runtime.block_on(async {
-            block_thread(ms(500));
+            block_thread(KEPT * 2);
             assert!(!kept.is_lost(), "renewed all the same");
             drop(kept);
         });
@@ -245,12 +245,12 @@ fn now() -> Instant {
 
 pub(crate) async fn a_detached_lock_lives_by_its_handle(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
-    let guard = a.lock("weird name\n%").lease(ms(300)).acquire().await.unwrap();
+    let guard = a.lock("weird name\n%").lease(KEPT).acquire().await.unwrap();
     let handle = guard.detach().await.unwrap();
     drop(a);
     let elsewhere: Handle = handle.to_string().parse().unwrap();
     for _ in 0..4 {
-        pass(ms(120)).await;
+        pass(KEPT / 3).await;
         b.renew(&elsewhere).await.unwrap();
     }
     assert_eq!(b.release(&elsewhere).await.unwrap(), Released::Now);
@@ -261,12 +261,12 @@ pub(crate) async fn a_detached_lock_lives_by_its_handle(store: &impl Fixture) {
 
 pub(crate) async fn a_handle_can_be_adopted(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
-    let guard = a.lock("x").lease(ms(200)).acquire().await.unwrap();
+    let guard = a.lock("x").lease(KEPT).acquire().await.unwrap();
     let fence = guard.fence();
     let handle = guard.detach().await.unwrap();
     let adopted = b.adopt(handle.clone()).await.unwrap();
     assert_eq!(adopted.fence(), fence);
-    pass(ms(400)).await;
+    pass(KEPT * 2).await;
     assert!(!adopted.is_lost(), "the watchdog keeps it");
     adopted.release().await.unwrap();
     assert!(is_free(&b, "x").await);

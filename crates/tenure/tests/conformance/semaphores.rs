@@ -3,7 +3,7 @@
 use tenure::engine::AcquireRequest;
 use tenure::{Error, Guard, Kind, Semaphore};
 
-use super::fixture::{Fixture, granted, lease, ms, pass, request, semaphore, someone};
+use super::fixture::{Fixture, KEPT, granted, lease, ms, pass, request, semaphore, someone};
 use super::locks::until_waiting;
 
 fn waiter(semaphore: Semaphore, permits: u32) -> tokio::task::JoinHandle<Guard> {
@@ -49,8 +49,8 @@ pub(crate) async fn permits_of_a_crashed_holder_come_back(store: &impl Fixture) 
 
 pub(crate) async fn the_watchdog_keeps_permits(store: &impl Fixture) {
     let tenure = store.tenure();
-    let held = tenure.semaphore("x", 2).lease(ms(300)).acquire_many(2).await.unwrap();
-    pass(ms(900)).await;
+    let held = tenure.semaphore("x", 2).lease(KEPT).acquire_many(2).await.unwrap();
+    pass(KEPT * 2).await;
     assert!(!held.is_lost());
     assert!(store.tenure().semaphore("x", 2).try_acquire().await.unwrap().is_none());
 }

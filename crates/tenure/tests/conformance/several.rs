@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::{Error, Released, Tenure, Wait, acquire_all};
 
-use super::fixture::{Fixture, ms};
+use super::fixture::{Fixture, IN_VAIN};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -27,7 +27,7 @@ pub(crate) async fn several_locks_are_all_or_nothing(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
     let held = b.lock("y").acquire().await.unwrap();
     let wanted = || ["x", "y", "z"].map(|name| a.lock(name));
-    let error = acquire_all(wanted(), Wait::within(ms(60))).await.unwrap_err();
+    let error = acquire_all(wanted(), Wait::within(IN_VAIN)).await.unwrap_err();
     let Error::TimedOut { name, .. } = &error else { panic!("{error:?}") };
     assert_eq!(name.as_str(), "y");
     for name in ["x", "z"] {
@@ -88,7 +88,7 @@ pub(crate) async fn locks_of_different_stores_are_had_together(store: &impl Fixt
     assert_eq!(guards.iter().count(), 3);
     assert!(here.lock("x").try_acquire().await.unwrap().is_none());
     assert!(elsewhere.lock("x").try_acquire().await.unwrap().is_none());
-    let error = acquire_all(locks(), Wait::within(ms(50))).await.unwrap_err();
+    let error = acquire_all(locks(), Wait::within(IN_VAIN)).await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     guards.release().await.unwrap();
     drop(acquire_all(locks(), Wait::within(LONG)).await.unwrap());
