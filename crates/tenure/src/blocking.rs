@@ -20,8 +20,7 @@ pub use kinds::{Barrier, Election, Latch, RwLock, Semaphore, WriteGuard, acquire
 use std::ops::Deref;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::driver::{Released, Wait};
@@ -29,6 +28,7 @@ use crate::error::Error;
 use crate::handle::Handle;
 use crate::info::LockInfo;
 use crate::owner::Owner;
+use crate::parking::{self, Waiting};
 
 /// A lock for code that is not async. Made by [`crate::Lock::blocking`]; a re-entrant one takes
 /// the calling thread for its owner.
@@ -137,13 +137,16 @@ impl Deref for Guard {
 /// which needs no runtime.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let waiting = Arc::new(Waiting::new());
+    let waker = Waker::from(waiting.clone());
     let mut context = Context::from_waker(&waker);
     loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            return output;
+        waiting.start();
+        let (polled, reading) = parking::polling(|| future.as_mut().poll(&mut context));
+        match polled {
+            Poll::Ready(output) => return output,
+            Poll::Pending => reading.wait(&waiting),
         }
-        std::thread::park();
     }
 }
 
@@ -152,17 +155,5 @@ fn as_thread<F: Future>(future: F) -> F::Output {
     match Owner::current() {
         Some(_) => block_on(future),
         None => block_on(Owner::of_thread().scope(future)),
-    }
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.unpark();
     }
 }

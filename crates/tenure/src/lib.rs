@@ -46,6 +46,7 @@ mod latch;
 mod lock;
 mod many;
 mod owner;
+mod parking;
 mod rwlock;
 mod semaphore;
 mod sync;

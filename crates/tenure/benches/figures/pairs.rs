@@ -61,7 +61,12 @@ impl Clients {
     pub(crate) fn new(url: &str, runtime: &Runtime) -> Self {
         runtime.block_on(async {
             Self {
-                tenure: Tenure::connect(url).await.expect("a client"),
+                // As the peers do.
+                tenure: Tenure::builder()
+                    .read_on_this_runtime()
+                    .connect(url)
+                    .await
+                    .expect("a client"),
                 rslock: LockManager::new(vec![url]),
                 rlock: RLock::new(url).await.expect("a client"),
             }

@@ -109,6 +109,12 @@ impl Engine for Gate {
     fn listen(&self, listener: Weak<dyn Listener>) {
         self.engine().listen(listener);
     }
+
+    fn await_wakeup(&self) {
+        if self.check().is_ok() {
+            self.engine().await_wakeup();
+        }
+    }
 }
 
 impl Drop for Gate {

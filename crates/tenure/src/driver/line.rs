@@ -4,6 +4,8 @@
 //! keeps the lists; [`super::serve`] talks to the store, [`super::pass`] hands over locally.
 
 use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -14,9 +16,11 @@ use crate::core::backoff::Delays;
 use crate::core::lease::Tie;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
+use crate::engine::Engine;
 use crate::error::{Error, Trouble};
 use crate::guard::Guard;
 use crate::owner::Entry;
+use crate::parking;
 use crate::sync::lock;
 
 /// All lines of a driver.
@@ -236,7 +240,14 @@ pub(super) struct Place {
 impl Place {
     /// The guard, when it is this task's turn; none if the line was closed without a word.
     pub(super) async fn guard(&mut self) -> Option<Outcome> {
-        (&mut self.receiver).await.ok()
+        poll_fn(|context| {
+            let polled = Pin::new(&mut self.receiver).poll(context);
+            if polled.is_pending() && parking::is_polling() {
+                self.driver.engine.await_wakeup();
+            }
+            polled.map(Result::ok)
+        })
+        .await
     }
 
     /// What was sent before now. Nothing can be sent after this.

@@ -53,6 +53,8 @@ mod request;
 #[cfg(feature = "local")]
 pub use self::local::LocalEngine;
 #[cfg(feature = "redis")]
+pub(crate) use self::redis::Options as RedisOptions;
+#[cfg(feature = "redis")]
 pub use self::redis::RedisEngine;
 pub use answer::Answer;
 pub use checkup::{Finding, Severity};
@@ -140,6 +142,10 @@ pub trait Engine: Send + Sync + 'static {
     /// Sends wake-ups to `listener` from now on. Called once, before the first acquire that
     /// may wait; a listener that is gone marks its waiters as gone.
     fn listen(&self, listener: Weak<dyn Listener>);
+
+    /// The calling thread is about to wait for a wake-up, in [`blocking`](crate::blocking). An engine that
+    /// can lets it read them itself, which saves waking it.
+    fn await_wakeup(&self) {}
 }
 
 /// Receives wake-ups, on whatever thread they arrive. It must not block.

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use super::address::Address;
@@ -18,7 +19,7 @@ use super::stream::{self, CONNECT_TIME};
 use super::trip::Trip;
 use super::trouble::{of_greeting, of_server};
 use super::wire::{Done, Wire};
-use super::{role, scripts};
+use super::{reader, role, scripts};
 use crate::engine::pulse::Pulse;
 use crate::error::Trouble;
 use crate::sync::lock;
@@ -39,6 +40,8 @@ pub(super) struct Link {
     pub(super) told: Mutex<HashMap<&'static str, u64>>,
     /// How far away the server is.
     pub(super) trip: Arc<Trip>,
+    /// Where replies are read, if not on the I/O thread.
+    runtime: Option<Handle>,
 }
 
 #[derive(Clone)]
@@ -55,6 +58,7 @@ impl Link {
         pace: Arc<Pace>,
         retention: Duration,
         what_for: &'static str,
+        runtime: Option<Handle>,
     ) -> Arc<Self> {
         Arc::new(Self {
             address,
@@ -67,6 +71,7 @@ impl Link {
             retention: retention.as_millis().to_string(),
             told: Mutex::default(),
             trip: Arc::default(),
+            runtime,
         })
     }
 
@@ -106,6 +111,10 @@ impl Link {
             }
         }
         outage.end();
+        if let Some(runtime) = &self.runtime {
+            // Refused, the I/O thread reads.
+            let _ = reader::read_on(&wire, runtime);
+        }
         self.set(State::Up(wire.clone()));
         // Only now: what is said to be up takes requests.
         if self.pulse.up() > 1 {
@@ -122,7 +131,7 @@ impl Link {
 
     /// Logs in, makes sure that this is the master, and loads the scripts, so that the first call does
     /// not pay for it.
-    async fn greet(&self, wire: &Wire) -> Result<(), Trouble> {
+    async fn greet(&self, wire: &Arc<Wire>) -> Result<(), Trouble> {
         let place = &self.address.place;
         let greeting = async {
             for command in self.address.greeting() {
@@ -218,7 +227,10 @@ impl Drop for Keeper {
 }
 
 /// Asks on a connection that is not up yet: at once; then the reply can be awaited.
-fn ask(wire: &Wire, command: &Command) -> impl Future<Output = Result<Reply, Trouble>> + use<> {
+fn ask(
+    wire: &Arc<Wire>,
+    command: &Command,
+) -> impl Future<Output = Result<Reply, Trouble>> + use<> {
     let (done, reply) = oneshot::channel();
     wire.send(command, Box::new(|result| drop(done.send(result))));
     async { reply.await.unwrap_or_else(|_| Err(closed())) }

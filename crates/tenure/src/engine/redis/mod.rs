@@ -5,7 +5,7 @@
 //!   many calls are under way.
 //! - [`link`]: a connection kept up; [`call`] runs scripts on it; [`role`] says whether the server can
 //!   be used; [`pace`] says when to connect again.
-//! - [`wire`]: a connection that is up; [`inbox`], [`stream`], [`tls`], [`resp`] and [`address`] are what
+//! - [`wire`]: a connection that is up; [`reader`] reads its replies; [`inbox`], [`stream`], [`tls`], [`resp`] and [`address`] are what
 //!   arrives on it, its socket, the socket's encryption, its protocol and its URL.
 //! - [`subscriber`]: hears of grants.
 //! - [`server`]: what is asked beyond single operations; [`records`] reads what is told about
@@ -27,12 +27,14 @@ mod link;
 mod operations;
 mod pace;
 mod permissions;
+mod reader;
 mod records;
 mod renewals;
 mod resp;
 mod role;
 mod scripts;
 mod server;
+mod socket;
 mod stream;
 mod subscriber;
 #[cfg(test)]
@@ -85,22 +87,28 @@ pub struct RedisEngine {
     _running: oneshot::Sender<()>,
 }
 
+/// What a client may choose.
+pub(crate) struct Options {
+    /// Who it is.
+    pub(crate) about: About,
+    /// For how long it keeps fences.
+    pub(crate) retention: Duration,
+    /// Where replies and wake-ups are read, if not on the I/O thread. Its I/O must be enabled.
+    pub(crate) runtime: Option<Handle>,
+}
+
 impl RedisEngine {
     /// Connects to the server at `url`.
     ///
     /// # Errors
     /// When the URL is not understood, or the server cannot be reached or refuses the login.
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        Self::connect_as(url, About::this_process(), RETENTION).await
+        let (about, retention) = (About::this_process(), RETENTION);
+        Self::connect_as(url, Options { about, retention, runtime: None }).await
     }
 
-    /// Connects, says that this is who the client is, and keeps fences for so long.
-    pub(crate) async fn connect_as(
-        url: &str,
-        about: About,
-        retention: Duration,
-    ) -> Result<Self, Error> {
-        let engine = Self::start(Address::parse(url)?, about, retention)?;
+    pub(crate) async fn connect_as(url: &str, options: Options) -> Result<Self, Error> {
+        let engine = Self::start(Address::parse(url)?, options)?;
         let reached = async {
             // First, because a server that wants a password says so there. To those who come with
             // scripts and without one it just hangs up.
@@ -115,15 +123,23 @@ impl RedisEngine {
         }
     }
 
-    fn start(address: Address, about: About, retention: Duration) -> Result<Self, Error> {
+    fn start(address: Address, options: Options) -> Result<Self, Error> {
+        let Options { about, retention, runtime: caller } = options;
         let failed = |source| Error::Thread { source: Arc::new(source) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(failed)?;
         let client = format!("{:016x}", crate::owner::unique_number());
         let pace = Arc::new(Pace::default());
         let server = Arc::new(Server {
-            commands: Link::new(address.clone(), pace.clone(), retention, "commands"),
-            renewals: Link::new(address.clone(), pace.clone(), retention, "renewals"),
+            commands: Link::new(
+                address.clone(),
+                pace.clone(),
+                retention,
+                "commands",
+                caller.clone(),
+            ),
+            // Renewals must not depend on what the callers' runtime does (I9).
+            renewals: Link::new(address.clone(), pace.clone(), retention, "renewals", None),
             about,
             clock: Default::default(),
             client: client.clone(),
@@ -133,7 +149,7 @@ impl RedisEngine {
         let commands = &server.commands;
         let engine = Self {
             operations: Batcher::new(commands.clone(), client.clone()),
-            subscriber: Subscriber::new(address, pace, &client),
+            subscriber: Subscriber::new(address, pace, &client, caller),
             io: runtime.handle().clone(),
             server,
             _running: running,
@@ -255,6 +271,10 @@ impl Engine for RedisEngine {
 
     fn listen(&self, listener: Weak<dyn Listener>) {
         self.subscriber.listen(listener);
+    }
+
+    fn await_wakeup(&self) {
+        self.subscriber.await_wakeup();
     }
 }
 

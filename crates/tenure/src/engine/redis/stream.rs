@@ -1,12 +1,15 @@
 //! Sockets to a server: told to send at once, and to notice a dead peer. With TLS or without.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use rustix::net::sockopt;
 use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::Handle;
 
 use super::address::Place;
+use super::socket::{Ear, Socket};
 use super::tls::Tls;
 use crate::error::Trouble;
 
@@ -24,11 +27,18 @@ pub(super) const CONNECT_TIME: Duration = Duration::from_secs(2);
 /// How much is read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// A socket of any kind. Any thread may write; one reads.
+/// A connection of any kind, which any thread may read and write.
 pub(super) enum Stream {
-    Tcp(TcpStream),
+    Plain(Socket),
     Tls(Box<Tls>),
-    Unix(UnixStream),
+}
+
+/// What was read.
+pub(super) struct Taken {
+    /// How much; zero when the peer has closed.
+    pub(super) bytes: usize,
+    /// There was no more at that moment.
+    pub(super) is_all: bool,
 }
 
 /// Connects, in time.
@@ -47,23 +57,25 @@ pub(super) async fn open(place: &Place) -> Result<Stream, Trouble> {
 
 async fn connect(place: &Place) -> Result<Stream, Trouble> {
     match place {
-        Place::Tcp(host, port) => tcp(place, host, *port).await.map(Stream::Tcp),
+        Place::Tcp(host, port) => tcp(place, host, *port).await.map(Stream::Plain),
         Place::Tls { host, port, name, trust } => {
             let socket = tcp(place, host, *port).await?;
             let tls = Tls::over(socket, place, name.clone(), trust).await?;
             Ok(Stream::Tls(Box::new(tls)))
         }
         Place::Unix(path) => {
-            let opened = UnixStream::connect(path).await;
-            opened.map(Stream::Unix).map_err(|error| failed(place, &error))
+            let opened = UnixStream::connect(path).await.and_then(UnixStream::into_std);
+            let socket = opened.and_then(Socket::new);
+            socket.map(Stream::Plain).map_err(|error| failed(place, &error))
         }
     }
 }
 
-async fn tcp(place: &Place, host: &str, port: u16) -> Result<TcpStream, Trouble> {
+async fn tcp(place: &Place, host: &str, port: u16) -> Result<Socket, Trouble> {
     let opened = TcpStream::connect((host, port)).await;
     let tuned = opened.and_then(|stream| tune(&stream).map(|()| stream));
-    tuned.map_err(|error| failed(place, &error))
+    let socket = tuned.and_then(TcpStream::into_std).and_then(Socket::new);
+    socket.map_err(|error| failed(place, &error))
 }
 
 fn failed(place: &Place, error: &io::Error) -> Trouble {
@@ -85,60 +97,80 @@ impl Stream {
     /// bytes: TLS may have encrypted them already.
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Tcp(stream) => stream.try_write(bytes),
-            Self::Tls(stream) => stream.try_write(bytes),
-            Self::Unix(stream) => stream.try_write(bytes),
+            Self::Plain(socket) => socket.try_write(bytes),
+            Self::Tls(tls) => tls.try_write(bytes),
         }
+    }
+
+    /// Reads what is there, at the end of `into`.
+    pub(super) fn try_read(&self, into: &mut Vec<u8>) -> io::Result<Taken> {
+        into.reserve(CHUNK);
+        match self {
+            Self::Plain(socket) => {
+                let room = into.capacity() - into.len();
+                let bytes = socket.try_read(into)?;
+                Ok(Taken { bytes, is_all: bytes < room })
+            }
+            Self::Tls(tls) => tls.try_read(into),
+        }
+    }
+
+    /// Reads what is there or comes next, at the end of `into`; zero when the peer has closed. For one
+    /// task.
+    pub(super) async fn read(&self, into: &mut Vec<u8>) -> io::Result<usize> {
+        loop {
+            match self.try_read(into) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable().await?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                taken => return taken.map(|taken| taken.bytes),
+            }
+            // Messages of TLS itself could follow one another for ever: others get their turn.
+            tokio::task::coop::consume_budget().await;
+        }
+    }
+
+    /// Resolves when something may have come since it was last tried to read. For one task.
+    pub(super) async fn readable(&self) -> io::Result<()> {
+        self.socket().readable().await
+    }
+
+    /// Whether there is something to read.
+    pub(super) fn is_readable(&self) -> bool {
+        self.socket().is_readable()
     }
 
     pub(super) async fn writable(&self) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.writable().await,
-            Self::Tls(stream) => stream.writable().await,
-            Self::Unix(stream) => stream.writable().await,
-        }
+        self.socket().writable().await
     }
 
-    /// Reads what is there, at the end of `into`; zero when the peer has closed.
-    pub(super) async fn read(&self, into: &mut Vec<u8>) -> io::Result<usize> {
-        loop {
-            into.reserve(CHUNK);
-            let read = match self {
-                Self::Tcp(stream) => {
-                    stream.readable().await?;
-                    stream.try_read_buf(into)
-                }
-                Self::Tls(stream) => {
-                    stream.readable().await?;
-                    stream.try_read(into)
-                }
-                Self::Unix(stream) => {
-                    stream.readable().await?;
-                    stream.try_read_buf(into)
-                }
-            };
-            match read {
-                // Messages of TLS itself could follow one another for ever: others get their turn.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    tokio::task::coop::consume_budget().await;
-                }
-                other => return other,
-            }
-        }
+    /// Whether the I/O thread is woken when something arrives.
+    pub(super) fn watch(&self, is_watched: bool) {
+        self.socket().watch(is_watched);
     }
 
     /// Makes closing it throw away what has not been sent, and tell the server so. Otherwise the
     /// kernel goes on sending after the end, to a server that may act on it much later. A Unix socket
     /// needs none of it: what was written is with the server at once.
     pub(super) fn reset_when_closed(&self) {
-        let reset = |socket: &TcpStream| {
-            // Failed, it is closed as usual.
-            let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
-        };
+        // Failed, it is closed as usual.
+        let _ = sockopt::set_socket_linger(self.socket(), Some(Duration::ZERO));
+    }
+
+    /// What tells a task on another runtime that something may have come.
+    pub(super) fn ear_on(&self, runtime: &Handle) -> io::Result<Ear> {
+        self.socket().ear_on(runtime)
+    }
+
+    fn socket(&self) -> &Socket {
         match self {
-            Self::Tcp(stream) => reset(stream),
-            Self::Tls(stream) => reset(stream.socket()),
-            Self::Unix(_) => {}
+            Self::Plain(socket) => socket,
+            Self::Tls(tls) => tls.socket(),
         }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket().as_fd()
     }
 }

@@ -3,14 +3,18 @@
 //! A connection that was lost may have taken messages with it: after connecting again, everyone is
 //! told to ask (I7). Silence is told from deafness by a PING now and then.
 
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::address::Address;
 use super::inbox::Inbox;
-use super::pace::{Outage, Pace};
+use super::pace::{Outage, Pace, pause};
+use super::reader::{self, LOOK_EVERY, Loss, Reader, Received};
 use super::resp::{Command, Reply};
 use super::stream::{self, CONNECT_TIME, Stream};
 use super::wire::{self, RESPONSE_TIME};
@@ -38,18 +42,29 @@ pub(super) struct Subscriber {
     pace: Arc<Pace>,
     channel: String,
     listener: Mutex<Option<Weak<dyn Listener>>>,
+    /// The connection, while it is up.
+    hearing: Mutex<Weak<Hearing>>,
+    /// Where messages are read, if not on the I/O thread.
+    runtime: Option<Handle>,
     first: Mutex<Option<Result<(), Trouble>>>,
     changed: Notify,
 }
 
 impl Subscriber {
-    pub(super) fn new(address: Address, pace: Arc<Pace>, client: &str) -> Arc<Self> {
+    pub(super) fn new(
+        address: Address,
+        pace: Arc<Pace>,
+        client: &str,
+        runtime: Option<Handle>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             address,
             pulse: Pulse::new("wake-ups"),
             pace,
             channel: format!("{}{client}", keys::CHANNEL),
             listener: Mutex::default(),
+            hearing: Mutex::new(Weak::new()),
+            runtime,
             first: Mutex::default(),
             changed: Notify::new(),
         })
@@ -85,7 +100,7 @@ impl Subscriber {
 
     /// Subscribes, and passes messages on until the connection is lost; why it was, or could not be
     /// made.
-    async fn serve(&self, outage: &mut Outage) -> Trouble {
+    async fn serve(self: &Arc<Self>, outage: &mut Outage) -> Trouble {
         let place = &self.address.place;
         // Known before the server is asked what it is: no change is missed.
         let moved = self.pace.moved();
@@ -137,28 +152,28 @@ impl Subscriber {
     }
 
     /// Passes messages on until the connection is lost; why it was.
-    async fn hear(&self, mut ear: Ear) -> String {
-        let mut is_asked = false;
-        loop {
-            let patience = if is_asked { RESPONSE_TIME } else { PING_EVERY };
-            match tokio::time::timeout(patience, ear.next()).await {
-                Ok(Ok(reply)) => {
-                    is_asked = false;
-                    if !self.pass_on(&reply) {
-                        let what = trouble::error_in(&reply).unwrap_or("something");
-                        return format!("the server said without being asked: {what}");
-                    }
-                }
-                Ok(Err(trouble)) => return trouble.to_string(),
-                Err(_) if is_asked => return format!("no answer within {RESPONSE_TIME:?}"),
-                Err(_) => {
-                    is_asked = true;
-                    if let Err(trouble) = ear.say(&Command::new("PING")).await {
-                        return trouble.to_string();
-                    }
-                }
-            }
+    async fn hear(self: &Arc<Self>, ear: Ear) -> String {
+        let hearing = Arc::new(Hearing {
+            reader: Reader::new(ear.stream, ear.inbox),
+            subscriber: self.clone(),
+            heard: AtomicU64::new(0),
+        });
+        if let Some(runtime) = &self.runtime {
+            // Refused, the I/O thread reads.
+            let _ = reader::read_on(&hearing, runtime);
         }
+        *lock(&self.hearing) = Arc::downgrade(&hearing);
+        let _ending = Ending(&hearing);
+        tokio::select! {
+            loss = reader::receive(&*hearing) => loss.why,
+            why = hearing.check() => why,
+        }
+    }
+
+    /// To be called by whoever waits for a wake-up: this thread reads them, if it is about to wait.
+    pub(super) fn await_wakeup(&self) {
+        let hearing = lock(&self.hearing).upgrade();
+        hearing.iter().for_each(reader::await_arrival);
     }
 
     /// Whether it was a message, or the answer to a PING: nothing else belongs here.
@@ -210,6 +225,68 @@ fn kind(reply: &Reply) -> Option<&str> {
     reply.array()?.first()?.text()
 }
 
+/// A subscription that is up.
+struct Hearing {
+    reader: Reader,
+    subscriber: Arc<Subscriber>,
+    /// How many messages have come.
+    heard: AtomicU64,
+}
+
+impl Hearing {
+    /// Makes sure that the server still speaks to us; why not. And that somebody reads what it says.
+    async fn check(&self) -> String {
+        let (mut heard, mut silence, mut is_asked) = (0, Duration::ZERO, false);
+        loop {
+            pause(LOOK_EVERY).await;
+            self.reader.look(self.reader.stream.is_readable());
+            silence += LOOK_EVERY;
+            let before = std::mem::replace(&mut heard, self.heard.load(Ordering::Relaxed));
+            if heard != before {
+                (silence, is_asked) = (Duration::ZERO, false);
+            }
+            if is_asked && silence >= PING_EVERY + RESPONSE_TIME {
+                return format!("no answer within {RESPONSE_TIME:?}");
+            }
+            if !is_asked && silence >= PING_EVERY {
+                is_asked = true;
+                if let Err(trouble) = say(&self.reader.stream, &Command::new("PING")).await {
+                    return trouble.to_string();
+                }
+            }
+        }
+    }
+}
+
+impl Received for Hearing {
+    fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    fn pass_on(&self, reply: Reply) -> Result<(), Loss> {
+        self.heard.fetch_add(1, Ordering::Relaxed);
+        if self.subscriber.pass_on(&reply) {
+            return Ok(());
+        }
+        let what = trouble::error_in(&reply).unwrap_or("something");
+        Err(Loss::new(format!("the server said without being asked: {what}")))
+    }
+
+    /// A message may come at any moment.
+    fn is_awaited(&self) -> bool {
+        true
+    }
+}
+
+/// However hearing ends: a task that reads ends, too.
+struct Ending<'a>(&'a Hearing);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.reader.end();
+    }
+}
+
 /// A connection that mostly listens.
 struct Ear {
     stream: Stream,
@@ -218,31 +295,30 @@ struct Ear {
 
 impl Ear {
     async fn ask(&mut self, command: &Command) -> Result<Reply, Trouble> {
-        self.say(command).await?;
+        say(&self.stream, command).await?;
         self.next().await
-    }
-
-    async fn say(&mut self, command: &Command) -> Result<(), Trouble> {
-        let mut bytes = Vec::new();
-        command.write(&mut bytes);
-        while !bytes.is_empty() {
-            let written = match self.stream.writable().await {
-                Ok(()) => self.stream.try_write(&bytes),
-                Err(error) => Err(error),
-            };
-            match written {
-                Ok(written) => drop(bytes.drain(..written)),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(Trouble::refused(error.to_string())),
-            }
-        }
-        Ok(())
     }
 
     /// The next reply or message. Dropped in between, nothing is lost.
     async fn next(&mut self) -> Result<Reply, Trouble> {
         self.inbox.next(&self.stream).await.map_err(Trouble::refused)
     }
+}
+
+async fn say(stream: &Stream, command: &Command) -> Result<(), Trouble> {
+    let mut bytes = Vec::new();
+    command.write(&mut bytes);
+    while !bytes.is_empty() {
+        match stream.try_write(&bytes) {
+            Ok(written) => drop(bytes.drain(..written)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let writable = stream.writable().await;
+                writable.map_err(|error| Trouble::refused(error.to_string()))?;
+            }
+            Err(error) => return Err(Trouble::refused(error.to_string())),
+        }
+    }
+    Ok(())
 }
 
 /// `granted owner:number fence fences lease-in-ms at key`, `lost owner key` or

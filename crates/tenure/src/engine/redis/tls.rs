@@ -20,9 +20,10 @@ use std::sync::Mutex;
 
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
 
 use super::address::Place;
+use super::socket::Socket;
+use super::stream::Taken;
 use crate::error::Trouble;
 use crate::sync::lock;
 
@@ -34,7 +35,7 @@ const CHUNK: usize = 16 * 1024;
 
 /// A connection that speaks TLS.
 pub(super) struct Tls {
-    socket: TcpStream,
+    socket: Socket,
     session: Mutex<Session>,
     place: Place,
 }
@@ -48,7 +49,7 @@ struct Session {
 impl Tls {
     /// Agrees with the server on a session, and makes sure that it is the one that was meant.
     pub(super) async fn over(
-        socket: TcpStream,
+        socket: Socket,
         place: &Place,
         name: ServerName<'static>,
         trust: &Trust,
@@ -84,29 +85,19 @@ impl Tls {
         }
     }
 
-    pub(super) async fn writable(&self) -> io::Result<()> {
-        self.socket.writable().await
-    }
-
-    pub(super) fn socket(&self) -> &TcpStream {
+    pub(super) fn socket(&self) -> &Socket {
         &self.socket
     }
 
-    /// Waits until there may be something to read.
-    pub(super) async fn readable(&self) -> io::Result<()> {
-        // The server may have spoken with the end of the handshake, and then be silent.
-        if lock(&self.session).tls.wants_read() { self.socket.readable().await } else { Ok(()) }
-    }
-
-    /// Reads and decrypts what is there, at the end of `into`; zero when the peer has closed.
-    pub(super) fn try_read(&self, into: &mut Vec<u8>) -> io::Result<usize> {
+    /// Reads and decrypts what is there, at the end of `into`.
+    pub(super) fn try_read(&self, into: &mut Vec<u8>) -> io::Result<Taken> {
         let before = into.len();
         let received = self.receive(into);
         let is_closed = received.map_err(|error| explain::loss(error, &self.place))?;
         match into.len() - before {
-            // A message of TLS itself, or a part of one.
-            0 if !is_closed => Err(io::ErrorKind::WouldBlock.into()),
-            read => Ok(read),
+            // A message of TLS itself, or a part of one: what follows it may be there.
+            0 if !is_closed => Err(io::ErrorKind::Interrupted.into()),
+            bytes => Ok(Taken { bytes, is_all: false }),
         }
     }
 
@@ -120,7 +111,7 @@ impl Tls {
             return Ok(is_closed);
         }
         let mut chunk = [0; CHUNK];
-        let read = self.socket.try_read(&mut chunk)?;
+        let read = self.socket.try_read_into(&mut chunk)?;
         let taken = take_in(&mut session.tls, &chunk[..read], into);
         // An answer, to new keys for example, or the alert that says why we hang up. If the socket
         // is full, it leaves with what is written next.
@@ -130,14 +121,15 @@ impl Tls {
 }
 
 /// The handshake.
-async fn shake_hands(socket: &TcpStream, tls: &mut ClientConnection) -> io::Result<()> {
+async fn shake_hands(socket: &Socket, tls: &mut ClientConnection) -> io::Result<()> {
     while tls.is_handshaking() || tls.wants_write() {
         match push(socket, tls) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => socket.writable().await?,
             Err(error) => return Err(error),
             Ok(()) if tls.is_handshaking() => {
-                socket.readable().await?;
-                hear(socket, tls)?;
+                if !hear(socket, tls)? {
+                    socket.readable().await?;
+                }
             }
             Ok(()) => {}
         }
@@ -145,13 +137,13 @@ async fn shake_hands(socket: &TcpStream, tls: &mut ClientConnection) -> io::Resu
     Ok(())
 }
 
-/// One step of the handshake: takes in what is there. Plain text that comes with its end stays in
-/// the session.
-fn hear(socket: &TcpStream, tls: &mut ClientConnection) -> io::Result<()> {
-    let read = tls.read_tls(&mut Socket(socket));
+/// One step of the handshake: takes in what is there; whether there was something. Plain text that comes
+/// with its end stays in the session.
+fn hear(socket: &Socket, tls: &mut ClientConnection) -> io::Result<bool> {
+    let read = tls.read_tls(&mut Unwaiting(socket));
     match read {
         Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
         Err(error) => return Err(error),
         Ok(_) => {}
     }
@@ -160,7 +152,7 @@ fn hear(socket: &TcpStream, tls: &mut ClientConnection) -> io::Result<()> {
         // The alert that tells the server why, if it can be told.
         let _ = push(socket, tls);
     }
-    processed.map(drop).map_err(io::Error::other)
+    processed.map(|_| true).map_err(io::Error::other)
 }
 
 /// Decrypts what was read; whether the peer has closed.
@@ -183,9 +175,9 @@ fn decrypt(tls: &mut ClientConnection, into: &mut Vec<u8>) -> io::Result<bool> {
 }
 
 /// Writes what is encrypted.
-fn push(socket: &TcpStream, tls: &mut ClientConnection) -> io::Result<()> {
+fn push(socket: &Socket, tls: &mut ClientConnection) -> io::Result<()> {
     while tls.wants_write() {
-        if tls.write_tls(&mut Socket(socket))? == 0 {
+        if tls.write_tls(&mut Unwaiting(socket))? == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
     }
@@ -193,15 +185,15 @@ fn push(socket: &TcpStream, tls: &mut ClientConnection) -> io::Result<()> {
 }
 
 /// The socket as the session sees it: it never waits.
-struct Socket<'a>(&'a TcpStream);
+struct Unwaiting<'a>(&'a Socket);
 
-impl Read for Socket<'_> {
+impl Read for Unwaiting<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.try_read(buffer)
+        self.0.try_read_into(buffer)
     }
 }
 
-impl Write for Socket<'_> {
+impl Write for Unwaiting<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.try_write(bytes)
     }

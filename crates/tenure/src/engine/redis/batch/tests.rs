@@ -10,7 +10,8 @@ use crate::owner::Entry;
 /// A batcher on a link that is down, and answers at once.
 fn batcher() -> Arc<Batcher> {
     let address = Address::parse("redis://127.0.0.1:1").unwrap();
-    Batcher::new(Link::new(address, Arc::default(), RETENTION, "commands"), "client".to_owned())
+    let link = Link::new(address, Arc::default(), RETENTION, "commands", None);
+    Batcher::new(link, "client".to_owned())
 }
 
 fn name(text: &str) -> LockName {

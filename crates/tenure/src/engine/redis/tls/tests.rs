@@ -68,7 +68,7 @@ async fn write(tls: &Tls, mut bytes: &[u8]) -> usize {
                 assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}");
                 assert!(lock(&tls.session).encrypted <= AT_ONCE, "too much is kept");
                 full += 1;
-                tls.writable().await.unwrap();
+                tls.socket.writable().await.unwrap();
             }
         }
     }
@@ -78,10 +78,12 @@ async fn write(tls: &Tls, mut bytes: &[u8]) -> usize {
 /// Reads as the I/O thread does.
 async fn read(tls: &Tls, into: &mut Vec<u8>) -> io::Result<usize> {
     loop {
-        tls.readable().await?;
         match tls.try_read(into) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            other => return other,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                tls.socket.readable().await?
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            taken => return taken.map(|taken| taken.bytes),
         }
     }
 }

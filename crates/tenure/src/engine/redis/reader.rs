@@ -1,0 +1,268 @@
+//! Who reads what arrives on a connection.
+//!
+//! - A thread that waits in `blocking` for a reply or a wake-up reads for all until it has its own, if no other
+//!   thread does. The socket wakes it, and it need not be woken by another thread.
+//! - A task on the callers' runtime, where the client was told so: the tasks that it wakes run on the same
+//!   threads.
+//! - Else, the I/O thread.
+//!
+//! What arrives is read and passed on under one lock. So it makes no difference to what is done who is woken by
+//! the socket, only to how fast it is done. The I/O thread is woken where the socket is *watched*. While
+//! something is awaited, somebody is woken: whoever awaits something and will not read has the socket watched,
+//! unless others read; a thread that has its own has it watched for those that wait. When nothing
+//! is awaited, the socket is watched after [`LOOK_EVERY`] at the latest, so that a lost connection is noticed;
+//! and also when something is awaited for longer, because those who should read may be stopped or busy.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use super::inbox::Inbox;
+use super::resp::Reply;
+use super::socket::Ear;
+use super::stream::Stream;
+use crate::parking::{self, Readable, Waiting};
+use crate::sync::lock;
+
+/// How often to look for what is overdue.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// A connection, and what has arrived on it.
+pub(super) struct Reader {
+    pub(super) stream: Stream,
+    /// Whoever has it reads.
+    inbox: Mutex<Inbox>,
+    woken: Mutex<Woken>,
+    /// Why nothing can be read any more, if not the I/O thread has noticed it.
+    loss: Mutex<Option<Loss>>,
+    lost: Notify,
+    ended: Notify,
+}
+
+/// Who is woken when something arrives.
+struct Woken {
+    /// A thread that waits for something of its own.
+    is_thread: bool,
+    /// A task on the callers' runtime.
+    is_task: bool,
+    /// The I/O thread: the socket is watched.
+    is_io: bool,
+}
+
+/// Why a connection ended.
+pub(super) struct Loss {
+    pub(super) why: String,
+    /// The server has said that it is not the master any more.
+    pub(super) is_of_replica: bool,
+}
+
+impl Loss {
+    pub(super) fn new(why: impl Into<String>) -> Self {
+        Self { why: why.into(), is_of_replica: false }
+    }
+}
+
+/// A connection that others than the I/O thread may read.
+pub(super) trait Received: Send + Sync + 'static {
+    fn reader(&self) -> &Reader;
+
+    /// Passes on what has arrived, in the order in which it came.
+    fn pass_on(&self, reply: Reply) -> Result<(), Loss>;
+
+    /// Whether somebody waits for something to arrive.
+    fn is_awaited(&self) -> bool;
+}
+
+impl Reader {
+    /// It is watched.
+    pub(super) fn new(stream: Stream, inbox: Inbox) -> Self {
+        Self {
+            stream,
+            inbox: Mutex::new(inbox),
+            woken: Mutex::new(Woken { is_thread: false, is_task: false, is_io: true }),
+            loss: Mutex::default(),
+            lost: Notify::new(),
+            ended: Notify::new(),
+        }
+    }
+
+    /// The connection is over: nobody need read any more.
+    pub(super) fn end(&self) {
+        self.ended.notify_one();
+    }
+
+    /// To be called from time to time: has the socket watched if nobody else reads, or those who do are
+    /// late.
+    pub(super) fn look(&self, is_late: bool) {
+        let mut woken = lock(&self.woken);
+        if is_late || !(woken.is_thread || woken.is_task) {
+            self.watch(&mut woken, true);
+        }
+    }
+
+    fn watch(&self, woken: &mut Woken, is_watched: bool) {
+        if woken.is_io != is_watched {
+            woken.is_io = is_watched;
+            self.stream.watch(is_watched);
+        }
+    }
+
+    /// Tells the I/O thread, which ends the connection.
+    fn lose(&self, loss: Loss) {
+        *lock(&self.loss) = Some(loss);
+        self.lost.notify_one();
+    }
+}
+
+/// Reads on the I/O thread, until there is no more; why not.
+pub(super) async fn receive(connection: &impl Received) -> Loss {
+    let reader = connection.reader();
+    loop {
+        match read_some(connection) {
+            Err(loss) => return loss,
+            // All connections of a client share the I/O thread: the others have their turn.
+            Ok(false) => tokio::task::yield_now().await,
+            Ok(true) => tokio::select! {
+                readable = reader.stream.readable() => {
+                    if let Err(error) = readable {
+                        return Loss::new(format!("the connection was lost: {error}"));
+                    }
+                }
+                () = reader.lost.notified() => {
+                    let loss = lock(&reader.loss).take();
+                    return loss.unwrap_or_else(|| Loss::new("the connection was lost"));
+                }
+            },
+        }
+    }
+}
+
+/// Has a task on the callers' runtime read.
+pub(super) fn read_on(connection: &Arc<impl Received>, runtime: &Handle) -> io::Result<()> {
+    let reader = connection.reader();
+    let ear = reader.stream.ear_on(runtime)?;
+    let mut woken = lock(&reader.woken);
+    woken.is_task = true;
+    reader.watch(&mut woken, false);
+    drop(woken);
+    let task = Task(connection.clone());
+    runtime.spawn(async move { task.read(&ear).await });
+    Ok(())
+}
+
+/// To be called by whoever waits for something to arrive: this thread reads, if it is about to wait; else
+/// others do.
+pub(super) fn await_arrival(connection: &Arc<impl Received>) {
+    if !lock(&connection.reader().woken).is_thread && !parking::leave(connection) {
+        leave_to_others(&**connection);
+    }
+}
+
+/// Reads what is there, and passes it on; whether that was all.
+fn read_some(connection: &impl Received) -> Result<bool, Loss> {
+    let reader = connection.reader();
+    let mut inbox = lock(&reader.inbox);
+    let is_all = inbox.fill(&reader.stream).map_err(Loss::new)?;
+    while let Some(reply) = inbox.parse().map_err(Loss::new)? {
+        connection.pass_on(reply)?;
+    }
+    Ok(is_all)
+}
+
+fn leave_to_others(connection: &impl Received) {
+    let reader = connection.reader();
+    let mut woken = lock(&reader.woken);
+    if !woken.is_io && !woken.is_thread && !woken.is_task && connection.is_awaited() {
+        reader.watch(&mut woken, true);
+    }
+}
+
+impl<C: Received> Readable for C {
+    fn read_until_woken(&self, waiting: &Waiting) {
+        if waiting.is_woken() {
+            return leave_to_others(self);
+        }
+        if let Some(thread) = Thread::begin(self) {
+            thread.read(waiting);
+        }
+        waiting.park();
+    }
+
+    fn leave_to_others(&self) {
+        leave_to_others(self);
+    }
+}
+
+/// A thread that reads for all until it has its own.
+struct Thread<'a, C: Received>(&'a C);
+
+impl<'a, C: Received> Thread<'a, C> {
+    /// None if another thread does so.
+    fn begin(connection: &'a C) -> Option<Self> {
+        let reader = connection.reader();
+        let mut woken = lock(&reader.woken);
+        if woken.is_thread {
+            return None;
+        }
+        woken.is_thread = true;
+        reader.watch(&mut woken, false);
+        Some(Self(connection))
+    }
+
+    fn read(&self, waiting: &Waiting) {
+        let reader = self.0.reader();
+        while !waiting.is_woken() {
+            match waiting.until_readable(reader.stream.as_fd(), LOOK_EVERY) {
+                None => return,
+                Some(false) => {}
+                Some(true) => {
+                    if let Err(loss) = read_some(self.0) {
+                        return reader.lose(loss);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<C: Received> Drop for Thread<'_, C> {
+    fn drop(&mut self) {
+        // First: who has sent something before that is seen below, and who does so later sees to it.
+        lock(&self.0.reader().woken).is_thread = false;
+        leave_to_others(self.0);
+    }
+}
+
+/// A task on the callers' runtime that reads.
+struct Task<C: Received>(Arc<C>);
+
+impl<C: Received> Task<C> {
+    async fn read(&self, ear: &Ear) {
+        let reader = self.0.reader();
+        loop {
+            match read_some(&*self.0) {
+                Err(loss) => return reader.lose(loss),
+                Ok(false) => tokio::task::yield_now().await,
+                Ok(true) => tokio::select! {
+                    readable = ear.readable() => if readable.is_err() { return },
+                    () = reader.ended.notified() => return,
+                },
+            }
+            // It was late, and is here again.
+            reader.watch(&mut lock(&reader.woken), false);
+        }
+    }
+}
+
+impl<C: Received> Drop for Task<C> {
+    fn drop(&mut self) {
+        let reader = self.0.reader();
+        let mut woken = lock(&reader.woken);
+        woken.is_task = false;
+        reader.watch(&mut woken, true);
+    }
+}

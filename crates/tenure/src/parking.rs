@@ -1,0 +1,241 @@
+//! A thread that waits in [`blocking`](crate::blocking), and what it does meanwhile.
+//!
+//! A thread that has sent something and has nothing else to do may as well read the answer itself: to have
+//! another thread read it, which then wakes this one, costs two changes of threads more. So whoever sends
+//! leaves its connection here, and the thread that waits reads, for all who wait, until it is woken.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::Wake;
+use std::thread::Thread;
+
+/// A connection from which a thread can read while it waits.
+pub(crate) trait Readable: Send + Sync {
+    /// Reads, for all who wait for an answer, until the thread is woken.
+    fn read_until_woken(&self, waiting: &Waiting);
+
+    /// The thread that has sent something does not wait for the answer: another one must read it.
+    fn leave_to_others(&self);
+}
+
+thread_local! {
+    /// Whether this thread polls a future in `block_on`, and where an answer is to be read.
+    static POLLING: RefCell<Option<Slot>> = const { RefCell::new(None) };
+}
+
+type Slot = Option<Arc<dyn Readable>>;
+
+/// Whether this thread polls in `block_on`, and so is about to wait.
+pub(crate) fn is_polling() -> bool {
+    POLLING.try_with(|polling| polling.borrow().is_some()).unwrap_or(false)
+}
+
+/// Leaves a connection to this thread, if it is about to wait. False if it is not: another must read.
+pub(crate) fn leave<C: Readable + 'static>(connection: &Arc<C>) -> bool {
+    let left = POLLING.try_with(|polling| {
+        let mut polling = polling.borrow_mut();
+        Some(polling.as_mut()?.replace(connection.clone()))
+    });
+    match left {
+        Ok(Some(before)) => {
+            // It reads from one only.
+            before.into_iter().for_each(|it| it.leave_to_others());
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Polls, as a thread that is about to wait; where it is to read, if somewhere.
+pub(crate) fn polling<T>(poll: impl FnOnce() -> T) -> (T, Polled) {
+    /// Also after a panic, and with what was before: one may be polling within another.
+    struct Restore(Option<Slot>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            let before = self.0.take();
+            let left = POLLING.try_with(|polling| polling.replace(before)).ok().flatten().flatten();
+            drop(Polled(left));
+        }
+    }
+    let before = POLLING.try_with(|polling| polling.replace(Some(None))).ok().flatten();
+    let restore = Restore(before);
+    let output = poll();
+    let left = POLLING.try_with(|polling| polling.borrow_mut().as_mut().and_then(Option::take));
+    drop(restore);
+    (output, Polled(left.ok().flatten()))
+}
+
+/// Where a thread is to read. If it does not, another is told to.
+pub(crate) struct Polled(Slot);
+
+impl Polled {
+    /// Waits until the thread is woken, and reads meanwhile.
+    pub(crate) fn wait(mut self, waiting: &Waiting) {
+        match self.0.take() {
+            Some(connection) => connection.read_until_woken(waiting),
+            None => waiting.park(),
+        }
+    }
+}
+
+impl Drop for Polled {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|it| it.leave_to_others());
+    }
+}
+
+/// In [`Waiting::state`]: nothing has happened, it was woken, or it sleeps where only a signal wakes it.
+const AWAKE: u8 = 0;
+const WOKEN: u8 = 1;
+const READING: u8 = 2;
+
+/// A thread in `block_on`.
+pub(crate) struct Waiting {
+    state: AtomicU8,
+    thread: Thread,
+    #[cfg(all(feature = "redis", target_os = "linux"))]
+    signal: std::sync::OnceLock<Arc<signal::Signal>>,
+}
+
+impl Waiting {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: AtomicU8::new(AWAKE),
+            thread: std::thread::current(),
+            #[cfg(all(feature = "redis", target_os = "linux"))]
+            signal: Default::default(),
+        }
+    }
+
+    /// To be called before the future is polled: what wakes it from now on counts.
+    pub(crate) fn start(&self) {
+        self.state.store(AWAKE, Ordering::Release);
+    }
+
+    pub(crate) fn is_woken(&self) -> bool {
+        self.state.load(Ordering::Acquire) == WOKEN
+    }
+
+    /// Sleeps until it is woken.
+    pub(crate) fn park(&self) {
+        while !self.is_woken() {
+            std::thread::park();
+        }
+    }
+}
+
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        match self.state.swap(WOKEN, Ordering::AcqRel) {
+            #[cfg(all(feature = "redis", target_os = "linux"))]
+            READING => self.signal.get().into_iter().for_each(|signal| signal.send()),
+            _ => self.thread.unpark(),
+        }
+    }
+}
+
+#[cfg(all(feature = "redis", not(target_os = "linux")))]
+impl Waiting {
+    /// Not here: the I/O thread reads.
+    pub(crate) fn until_readable(
+        &self,
+        _: std::os::fd::BorrowedFd<'_>,
+        _: std::time::Duration,
+    ) -> Option<bool> {
+        None
+    }
+}
+
+#[cfg(all(feature = "redis", target_os = "linux"))]
+mod signal {
+    //! Sleeping until a socket can be read, or another thread says so.
+
+    use std::cell::RefCell;
+    use std::os::fd::{BorrowedFd, OwnedFd};
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+    use super::{AWAKE, READING, Waiting};
+    use crate::fork::Process;
+
+    /// What wakes a thread that sleeps until a socket can be read.
+    pub(super) struct Signal {
+        event: OwnedFd,
+        process: Process,
+    }
+
+    thread_local! {
+        static SIGNAL: RefCell<Option<Arc<Signal>>> = const { RefCell::new(None) };
+    }
+
+    impl Signal {
+        /// That of this thread. None if it cannot be had.
+        fn of_thread() -> Option<Arc<Self>> {
+            let known = SIGNAL.try_with(|signal| signal.borrow().clone()).ok()?;
+            // A forked child shares its parent's, and would take signals that are not for it.
+            if let Some(signal) = known.filter(|signal| !signal.process.is_left()) {
+                return Some(signal);
+            }
+            let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+            let signal = Arc::new(Self { event, process: Process::this() });
+            SIGNAL.try_with(|known| *known.borrow_mut() = Some(signal.clone())).ok()?;
+            Some(signal)
+        }
+
+        pub(super) fn send(&self) {
+            // It can only fail where it was sent already, more often than a number can say.
+            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        }
+
+        fn take(&self) {
+            let _ = rustix::io::read(&self.event, &mut [0; 8]);
+        }
+    }
+
+    impl Waiting {
+        /// Sleeps until the socket can be read: then true; or until it is woken, or the time is over.
+        /// None if this thread cannot.
+        pub(crate) fn until_readable(
+            &self,
+            socket: BorrowedFd<'_>,
+            at_most: Duration,
+        ) -> Option<bool> {
+            let signal = match self.signal.get() {
+                Some(signal) => signal,
+                None => {
+                    let signal = Signal::of_thread()?;
+                    self.signal.get_or_init(|| signal)
+                }
+            };
+            let swap = |from, to| {
+                self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+            };
+            if !swap(AWAKE, READING) {
+                return Some(false);
+            }
+            let mut wanted = [
+                PollFd::from_borrowed_fd(socket, PollFlags::IN),
+                PollFd::new(&signal.event, PollFlags::IN),
+            ];
+            let at_most = Timespec::try_from(at_most).ok();
+            // Interrupted, it says nothing, and whoever waits comes again.
+            let found = poll(&mut wanted, at_most.as_ref()).unwrap_or(0);
+            swap(READING, AWAKE);
+            if found == 0 {
+                return Some(false);
+            }
+            if !wanted[1].revents().is_empty() {
+                signal.take();
+            }
+            Some(!wanted[0].revents().is_empty())
+        }
+    }
+}
