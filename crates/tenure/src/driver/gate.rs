@@ -2,6 +2,7 @@
 //! sockets, and wait for locks whose holders are threads that it does not have.
 
 use std::sync::Weak;
+use std::time::Duration;
 
 use crate::core::name::LockName;
 use crate::engine::{
@@ -108,6 +109,10 @@ impl Engine for Gate {
 
     fn listen(&self, listener: Weak<dyn Listener>) {
         self.engine().listen(listener);
+    }
+
+    fn round_trip(&self) -> Duration {
+        self.check().map_or(Duration::ZERO, |()| self.engine().round_trip())
     }
 
     fn await_wakeup(&self) {

@@ -77,6 +77,13 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// times in that time.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
+/// How many round trips a hand-over's lease lasts at least: one brings the grant and its confirmation, and
+/// most are for a waiter that is slow.
+const CLAIM_TRIPS: u32 = 40;
+
+/// How long a hand-over's lease is at most, however far away the store is.
+const LONGEST_CLAIM: Duration = Duration::from_secs(10);
+
 /// How long trouble with the store is endured before it is reported.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -183,6 +190,12 @@ impl Driver {
         self.background.idle.announce();
         // The thread looks, and ends.
         self.bell.notify_one();
+    }
+
+    /// The lease of a hand-over: so many round trips at least, within bounds.
+    fn claim(&self) -> Option<Duration> {
+        let far = (self.engine.round_trip() * CLAIM_TRIPS).min(LONGEST_CLAIM);
+        self.claim.map(|claim| claim.max(far))
     }
 
     /// Does what is due, and says when to come back.

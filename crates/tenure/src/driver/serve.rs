@@ -314,7 +314,7 @@ impl Driver {
             let later = Duration::from_millis(100 * u64::from(standing.ahead) + spread);
             return heartbeat.min(standing.free_in + later);
         }
-        let claim = self.claim.unwrap_or(heartbeat);
+        let claim = self.claim().unwrap_or(heartbeat);
         heartbeat.min(claim).min(standing.free_in)
     }
 }

@@ -285,7 +285,7 @@ impl Driver {
     }
 
     fn queueing(&self, spec: &Spec) -> Queueing {
-        let claim = self.claim.unwrap_or(spec.lease.duration());
+        let claim = self.claim().unwrap_or(spec.lease.duration());
         let fences = if spec.is_shareable() { 1 + u32::from(pass::PASSES) } else { 1 };
         Queueing { heartbeat: HEARTBEAT, claim, fences }
     }

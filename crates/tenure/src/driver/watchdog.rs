@@ -21,7 +21,7 @@ use crate::owner::{Entry, Owner};
 use crate::sync::lock;
 use crate::telemetry;
 
-/// Between two attempts to renew a hold that is nearly over.
+/// Between two attempts to renew a hold that is nearly over; or a round trip, if that is longer.
 const RETRY_AT_LEAST: Duration = Duration::from_millis(10);
 
 /// How many renewals go to the engine in one call. One call must not keep a store from others.
@@ -99,7 +99,8 @@ impl Driver {
                 self.arm(&held, held.deadline());
             } else {
                 // If no answer comes, again a little later, and lost at the deadline.
-                self.arm(&held, (now + retry_after(&held, now)).min(held.deadline()));
+                let next = now + retry_after(&held, now, self.engine.round_trip());
+                self.arm(&held, next.min(held.deadline()));
                 batch.push(held);
             }
         }
@@ -275,7 +276,9 @@ fn next_renewal(since: Moment, now: Moment, lease: Duration, deadline: Moment) -
 
 /// Soon enough to try several times before the hold ends: what is left of it counts, because a lock
 /// that was handed over is held for less than its lease at first.
-fn retry_after(held: &Held, now: Moment) -> Duration {
+fn retry_after(held: &Held, now: Moment, round_trip: Duration) -> Duration {
     let left = held.deadline().since(now);
-    (held.lease.renew_every() / 4).min((left / 4).max(RETRY_AT_LEAST))
+    // Sooner, it could not know that the last attempt was in vain.
+    let at_least = RETRY_AT_LEAST.max(round_trip);
+    (held.lease.renew_every() / 4).max(round_trip).min((left / 4).max(at_least))
 }

@@ -143,6 +143,11 @@ pub trait Engine: Send + Sync + 'static {
     /// may wait; a listener that is gone marks its waiters as gone.
     fn listen(&self, listener: Weak<dyn Listener>);
 
+    /// The fastest round trip to the store so far: times that depend on the distance follow it.
+    fn round_trip(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// The calling thread is about to wait for a wake-up, in [`blocking`](crate::blocking). An engine that
     /// can lets it read them itself, which saves waking it.
     fn await_wakeup(&self) {}

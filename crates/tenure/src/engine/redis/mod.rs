@@ -71,7 +71,7 @@ use crate::error::{Error, Trouble};
 use crate::info::{About, LockInfo};
 use crate::{telemetry, thread};
 
-/// The lease of a hand-over until its first renewal, which is sent at once.
+/// The lease of a hand-over until its first renewal, which is sent at once. Longer where the server is far away.
 const CLAIM: Duration = Duration::from_secs(3);
 
 /// How soon to say again who we are, where a server refused to write it down.
@@ -149,7 +149,7 @@ impl RedisEngine {
         let commands = &server.commands;
         let engine = Self {
             operations: Batcher::new(commands.clone(), client.clone()),
-            subscriber: Subscriber::new(address, pace, &client, caller),
+            subscriber: Subscriber::new(address, pace, &client, caller, commands.trip.clone()),
             io: runtime.handle().clone(),
             server,
             _running: running,
@@ -271,6 +271,10 @@ impl Engine for RedisEngine {
 
     fn listen(&self, listener: Weak<dyn Listener>) {
         self.subscriber.listen(listener);
+    }
+
+    fn round_trip(&self) -> Duration {
+        self.server.commands.trip.fastest()
     }
 
     fn await_wakeup(&self) {

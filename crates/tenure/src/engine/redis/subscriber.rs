@@ -17,7 +17,8 @@ use super::pace::{Outage, Pace, pause};
 use super::reader::{self, LOOK_EVERY, Loss, Reader, Received};
 use super::resp::{Command, Reply};
 use super::stream::{self, CONNECT_TIME, Stream};
-use super::wire::{self, RESPONSE_TIME};
+use super::trip::Trip;
+use super::wire;
 use super::{keys, role, trouble};
 use crate::core::fence::Fence;
 use crate::core::moment::Moment;
@@ -46,6 +47,8 @@ pub(super) struct Subscriber {
     hearing: Mutex<Weak<Hearing>>,
     /// Where messages are read, if not on the I/O thread.
     runtime: Option<Handle>,
+    /// How far away the server is, as those know who ask it more often.
+    trip: Arc<Trip>,
     first: Mutex<Option<Result<(), Trouble>>>,
     changed: Notify,
 }
@@ -56,6 +59,7 @@ impl Subscriber {
         pace: Arc<Pace>,
         client: &str,
         runtime: Option<Handle>,
+        trip: Arc<Trip>,
     ) -> Arc<Self> {
         Arc::new(Self {
             address,
@@ -65,6 +69,7 @@ impl Subscriber {
             listener: Mutex::default(),
             hearing: Mutex::new(Weak::new()),
             runtime,
+            trip,
             first: Mutex::default(),
             changed: Notify::new(),
         })
@@ -245,8 +250,9 @@ impl Hearing {
             if heard != before {
                 (silence, is_asked) = (Duration::ZERO, false);
             }
-            if is_asked && silence >= PING_EVERY + RESPONSE_TIME {
-                return format!("no answer within {RESPONSE_TIME:?}");
+            let time = self.subscriber.trip.response_time();
+            if is_asked && silence >= PING_EVERY + time {
+                return format!("no answer within {time:?}");
             }
             if !is_asked && silence >= PING_EVERY {
                 is_asked = true;

@@ -28,9 +28,6 @@ use crate::error::Trouble;
 use crate::foreign;
 use crate::sync::lock;
 
-/// Far longer than any answer takes, and well below a third of the default lease.
-pub(super) const RESPONSE_TIME: Duration = Duration::from_secs(2);
-
 /// What a reply may cost in memory. The largest that is asked for tells of a hundred locks and their
 /// holders, at some 200 bytes each; a server that sends more than this is broken.
 const LARGEST: usize = 64 * 1024 * 1024;
@@ -54,6 +51,8 @@ pub(super) struct Wire {
 struct Traffic {
     unsent: Vec<u8>,
     awaited: VecDeque<Awaited>,
+    /// How many replies have come.
+    arrived: u64,
     is_over: bool,
 }
 
@@ -99,7 +98,8 @@ impl Wire {
             loss = reader::receive(self) => loss,
             () = self.write_left_over() => unreachable!("it goes on for ever"),
             () = self.overdue() => {
-                Loss::new(format!("no answer from {place} within {RESPONSE_TIME:?}"))
+                let time = self.trip.response_time();
+                Loss::new(format!("no answer from {place} within {time:?}"))
             }
             () = moved => Loss::new(MOVED),
         };
@@ -153,16 +153,23 @@ impl Wire {
         }
     }
 
-    /// Resolves when an answer is overdue: the connection is a black hole.
+    /// Resolves when nothing has come for too long, though something is awaited: the connection is a black
+    /// hole. Answers that come late, one after another, are those of a way that is full.
+    ///
+    /// Time is counted in looks: a machine that stood still, with all that is on it, has not waited.
     async fn overdue(&self) {
+        let (mut silence, mut arrived) = (Duration::ZERO, 0);
         loop {
             pace::pause(LOOK_EVERY).await;
-            let oldest = lock(&self.traffic).awaited.front().map(|awaited| awaited.sent);
-            let age = oldest.map_or(Duration::ZERO, |sent| clock::now().since(sent));
-            if age > RESPONSE_TIME {
+            let traffic = lock(&self.traffic);
+            let is_silent = traffic.arrived == arrived && !traffic.awaited.is_empty();
+            arrived = traffic.arrived;
+            drop(traffic);
+            silence = if is_silent { silence + LOOK_EVERY } else { Duration::ZERO };
+            if silence > self.trip.response_time() {
                 return;
             }
-            self.reader.look(age > LOOK_EVERY);
+            self.reader.look(is_silent);
         }
     }
 }
@@ -174,7 +181,11 @@ impl Received for Wire {
 
     fn pass_on(&self, reply: Reply) -> Result<(), Loss> {
         let said = trouble::of_replica(&reply);
-        let Some(Awaited { sent, done }) = lock(&self.traffic).awaited.pop_front() else {
+        let mut traffic = lock(&self.traffic);
+        traffic.arrived += 1;
+        let next = traffic.awaited.pop_front();
+        drop(traffic);
+        let Some(Awaited { sent, done }) = next else {
             // Requests and replies are out of step, or the server says why it hangs up.
             let what = trouble::error_in(&reply).unwrap_or("something");
             return Err(Loss::new(format!("the server said without being asked: {what}")));

@@ -12,7 +12,8 @@ use tenure_testkit::Server;
 use super::super::address::Address;
 use super::super::resp::{Command, Reply};
 use super::super::stream;
-use super::super::wire::{RESPONSE_TIME, Wire};
+use super::super::trip::RESPONSE_TIME;
+use super::super::wire::Wire;
 use super::*;
 
 /// A connection to a listener of the test's own, and its other end.
