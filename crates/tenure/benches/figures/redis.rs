@@ -153,8 +153,10 @@ impl Plain {
         let key = format!("tenure:{{plain/{number}}}");
         let owner = "0123456789abcdef0123456789abcdef";
         let hash = if acquire { &self.acquire } else { &self.release };
-        let mut words = vec!["EVALSHA", hash, "1", &key, "1", "c0ffee00c0ffee00", "30000", owner];
-        words.extend(if acquire { &["00030000", "+15000 3000 65"][..] } else { &["-"] });
+        let client = "c0ffee00c0ffee00";
+        let held = format!(" 00030000 {owner} {client}");
+        let mut words = vec!["EVALSHA", hash, "1", &key, "1", client, "30000"];
+        words.extend(if acquire { &[&held, "60000", "+15000 3000 65"][..] } else { &[owner] });
         self.connection.send(&words).expect("sent");
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 
+use super::batch::Common;
 use super::keys;
 use super::link::{Link, closed};
 use super::resp::{Command, Reply};
@@ -32,6 +33,11 @@ pub(super) struct Call {
 pub(super) type Landed = Done;
 
 impl Link {
+    /// What all calls of a client are told.
+    pub(super) fn common<'a>(&self, client: &'a str) -> Common<'a> {
+        Common { client, retention: self.retention }
+    }
+
     /// A call of a script on some locks, to which the operation's own arguments are added.
     pub(super) fn prepare<'a>(
         &self,
@@ -45,7 +51,7 @@ impl Link {
         names.for_each(|name| command.push(keys::lock(name)));
         command.push(&nonce);
         command.push(client);
-        command.push(&self.retention);
+        command.push(self.retention.to_string());
         Call { script, number, nonce, command }
     }
 

@@ -57,7 +57,7 @@ use crate::core::table::operation::{Lock, Operation, operations};
 use crate::core::table::{Effects, Table};
 use crate::engine::{Queueing, Wakeup};
 use crate::owner::{Entry, Owner};
-use caller::{Caller, convert};
+use caller::{Caller, common, convert};
 
 /// The table and the scripts side by side.
 struct Twins {
@@ -142,11 +142,13 @@ impl Twins {
         O: Batched,
         O::Outcome: PartialEq + std::fmt::Debug,
     {
-        let values = self.call(O::script(), operation.name(), |it| operation.arguments(it));
+        let client = self.caller.client.clone();
+        let ask = |it: &mut Command| operation.arguments(common(&client), it);
+        let values = self.call(O::script(), operation.name(), ask);
         // Sent twice, it acts once (I5): the state and the wake-ups compared below would show it.
-        self.call(O::script(), operation.name(), |it| operation.arguments(it));
+        self.call(O::script(), operation.name(), ask);
         let lines = batch::lines(values).map_err(|it| it.to_string())?;
-        let outcome = batch::read::<O>(lines.first().map(String::as_str));
+        let outcome = batch::read(operation, lines.first().map(String::as_str));
         let outcome = outcome.map_err(|it| it.to_string())?;
         same("outcome", &outcome, expected)
     }
@@ -278,8 +280,9 @@ fn requests_of_one_call_are_served_in_order(server: &Server) {
     let text = &scripts::ACQUIRE.text;
     let (first, second) = (Owner::new().to_string(), Owner::new().to_string());
     let mut words = vec!["EVAL", text, "2", &key, &key, "nonce", "client", "60000"];
-    words.extend([&first[..], "00030000", "0 m1 1 15000 3000 1 a%20note"]);
-    words.extend([&second[..], "00030000", "+15000 3000 1"]);
+    let [first, second] = [first, second].map(|owner| format!(" 00030000 {owner} client"));
+    words.extend([&first, "90000", "0 m1 1 15000 3000 1 a%20note"]);
+    words.extend([&second, "90000", "+15000 3000 1"]);
     let reply = convert(server.connect().unwrap().command(&words).unwrap());
     let lines = batch::lines(reply).unwrap();
     assert!(lines[0].starts_with("1 ") && lines[1].starts_with("2 0 "), "{lines:?}");

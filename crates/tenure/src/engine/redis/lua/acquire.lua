@@ -1,39 +1,47 @@
 -- Take locks, or join their queues. Upholds I1, I4, I5, I10.
 -- KEYS[i] lock
 -- ARGV[1] nonce     ARGV[2] client     ARGV[3] for how long a fence outlives its lock, in ms
--- and for each lock: owner, lease in ms (8 digits), and what else is wanted:
+-- and for each lock: what is behind the two times of one who holds it (lock.lua), for how many ms its
+-- key is kept then, and what else is wanted:
 -- "number kind-and-limit permits heartbeat claim fences note", heartbeat 0 for not waiting. For the
 -- one permit of a mutex, entered once and without a note, the plain case: "-" without waiting, or
 -- "+heartbeat claim fences".
 -- Returns lines: the nonce, and for each lock one of
+-- "1 fence"   granted now, with one fence, for the lease that was asked for
 -- "1 fence fences lease-in-ms now"   granted       "2 ahead µs-until-free now"   queued
 -- "3"   busy                "4 kind-and-limit"   in use as another kind
 -- "5 permits"   the owner holds fewer          "-error"   what is in its place is not Tenure's
 -- with a plus sign behind it where there is more to settle than one call may do: ask again at once.
-local client, retention = ARGV[2], ARGV[3]
 local time = redis.call('TIME')
-local stamp = time[1] .. string.sub('00000' .. time[2], -6)
-local now = tonumber(stamp)
-local results = { ARGV[1], '' }
+local stamp = time[1] .. time[2]
+if #stamp < 16 then
+  stamp = time[1] .. string.sub('00000' .. time[2], -6)
+end
 local texts = redis.call('MGET', unpack(KEYS))
-local seen, rest = #KEYS > 1 and {}, nil
-for i = 1, #KEYS do
-  local key, text, sign, written = KEYS[i], texts[i], string.byte(ARGV[i * 3 + 3]), nil
+-- A single lock, which is most calls, needs no tables.
+local count, results, seen, rest = #KEYS, nil, nil, nil
+if count > 1 then
+  results, seen = { ARGV[1] }, {}
+end
+for i = 1, count do
+  local key, text, written = KEYS[i], texts[i], nil
   local is_again = seen and seen[key]
   -- "-" or "+": the plain case, if no client has it and its last fence is behind the clock. No request
   -- overtakes an earlier one for the same lock in the same call (I10).
-  if sign <= 45 and not is_again and (not text or #text == 16 and (tonumber(text) or now) < now) then
-    local held = stamp .. ' ' .. ARGV[i * 3 + 1] .. ' ' .. ARGV[i * 3 + 2] .. ' ' .. client
-    -- What is not a string may be a hash: it stays as it is.
-    if text then
-      written = redis.pcall('SET', key, held, 'PX', ARGV[i * 3 + 2] + retention)
-    else
-      written = redis.pcall('SET', key, held, 'PX', ARGV[i * 3 + 2] + retention, 'NX')
+  if string.byte(ARGV[i * 3 + 3]) <= 45 and not is_again then
+    if not text then
+      -- What is not a string may be a hash: it stays as it is.
+      written = redis.pcall('SET', key, stamp .. ' ' .. stamp .. ARGV[i * 3 + 1], 'PX', ARGV[i * 3 + 2], 'NX')
+    elseif #text == 16 and text < stamp and string.find(text, '^%d+$') then
+      written = redis.pcall('PSETEX', key, ARGV[i * 3 + 2], stamp .. ' ' .. stamp .. ARGV[i * 3 + 1])
     end
   end
   -- A server that is full refuses to write what may be new; what goes on waiting is not.
   if written and not written.err then
-    results[i + 1] = '1 ' .. stamp .. ' 1 ' .. ARGV[i * 3 + 2] .. ' ' .. stamp
+    if count == 1 then
+      return ARGV[1] .. '\n1 ' .. stamp
+    end
+    results[i + 1] = '1 ' .. stamp
   else
     rest = rest or {}
     rest[#rest + 1] = i
@@ -46,8 +54,11 @@ for i = 1, #KEYS do
   end
 end
 if not rest then
-  return #KEYS == 1 and results[1] .. '\n' .. results[2] or table.concat(results, '\n')
+  return table.concat(results, '\n')
 end
+results = results or { ARGV[1] }
+
+local client, retention, now = ARGV[2], ARGV[3], tonumber(stamp)
 
 --@ lock.lua
 
@@ -239,8 +250,9 @@ for _, i in ipairs(rest) do
   elseif string.sub(wish, 1, 1) == '+' then
     wish = '0 m1 1 ' .. string.sub(wish, 2) .. ' '
   end
+  local held = ARGV[i * 3 + 1]
   on_lock(results, i, texts[i], function(lock)
-    return acquire(lock, ARGV[i * 3 + 1], tonumber(ARGV[i * 3 + 2]), wish)
+    return acquire(lock, string.sub(held, 11, 42), tonumber(string.sub(held, 2, 9)), wish)
   end)
 end
 return table.concat(results, '\n')

@@ -4,10 +4,11 @@
 --
 -- A free lock is a string, its last fence, which outlives it for the retention. A mutex that one client
 -- holds, entered once, and that no client waits for, is a string, too:
---   "fence owner lease client since extra note", the first three with 16, 32 and 8 digits: the last of
---   its fences, and the length of its lease in ms. Since when that runs is absent if it is since its
---   grant, the time of which is its fence; how many fences it has beyond one, and a note, are absent if
---   there is neither.
+--   "fence since lease owner client extra note", the first four with 16, 16, 8 and 32 digits, so that each has
+--   its place: the last of its fences; since when its lease runs, and for how many ms. Behind since is a
+--   blank if a release may leave the key's expiry as it is, "-" if it must tell it, because the lease
+--   is long, "+" if a renewal has told it to be kept for longer. How many fences it has beyond one, and a
+--   note, are absent if there is neither.
 -- Everything else is a hash:
 --   s  "2 kind-and-limit waiting ticket head last expires": how many wait; the last ticket, and the
 --      first that may be unparked; the lock's time when this was written, and when the key expires

@@ -2,25 +2,42 @@
 -- Upholds I3, I5, I10.
 -- KEYS[i] lock
 -- ARGV[1] nonce     ARGV[2] client     ARGV[3] for how long a fence outlives its lock, in ms
--- and for each lock: owner, and "-" for its only entry, or "number linger-in-ms keep": with keep
--- above 0 the entry stays, and if it is the only one, all permits are given back but so many
+-- and for each lock: its owner for the only entry; or "owner number linger-in-ms keep": with keep above 0
+-- the entry stays and all permits but so many are given back if it is the only one
 -- Returns lines: the nonce, and for each lock the number of entries that remain, "none" when there
 -- was no such entry, or "-error"; with a plus sign behind it where there is
 -- more to settle than one call may do.
-local results = { ARGV[1], '' }
 local texts = redis.call('MGET', unpack(KEYS))
-local seen, rest = #KEYS > 1 and {}, nil
-for i = 1, #KEYS do
-  local key, text, written = KEYS[i], texts[i], nil
+-- A single lock, which is most calls, needs no tables.
+local count, results, seen, rest, stamp = #KEYS, nil, nil, nil, nil
+if count > 1 then
+  results, seen = { ARGV[1] }, {}
+end
+for i = 1, count do
+  local key, text, wish, written = KEYS[i], texts[i], ARGV[i + 3], nil
   local is_again = seen and seen[key]
   -- The plain case: held by this owner alone, entered once, and no client waits. Its lease may have just
-  -- ended, but no other has had the lock since. A key expires at a time of the server's clock, later than
-  -- the lease, and so than the fence: left as it is, no clock that is set makes it go too soon.
-  if text and not is_again and ARGV[i * 2 + 3] == '-' and string.sub(text, 18, 49) == ARGV[i * 2 + 2]
-    and string.sub(text, 51, 58) <= '00060000' then
-    written = redis.pcall('SET', key, string.sub(text, 1, 16), 'KEEPTTL')
+  -- ended, but no other has had the lock since.
+  if text and not is_again and #wish == 32 and string.sub(text, 44, 75) == wish then
+    local fence = string.sub(text, 1, 16)
+    if string.byte(text, 34) == 32 then
+      -- A blank: its key expires soon enough, at a time of the server's clock later than the lease, and so
+      -- than the fence. Left as it is, no clock that is set makes it go too soon.
+      written = redis.pcall('SET', key, fence, 'KEEPTTL')
+    else
+      if not stamp then
+        local time = redis.call('TIME')
+        stamp = time[1] .. string.sub('00000' .. time[2], -6)
+      end
+      if fence <= stamp then
+        written = redis.pcall('PSETEX', key, ARGV[3], fence)
+      end
+    end
   end
   if written and not written.err then
+    if count == 1 then
+      return ARGV[1] .. '\n0'
+    end
     results[i + 1] = '0'
   else
     rest = rest or {}
@@ -34,8 +51,9 @@ for i = 1, #KEYS do
   end
 end
 if not rest then
-  return #KEYS == 1 and results[1] .. '\n' .. results[2] or table.concat(results, '\n')
+  return table.concat(results, '\n')
 end
+results = results or { ARGV[1] }
 
 local retention = ARGV[3]
 local time = redis.call('TIME')
@@ -43,9 +61,8 @@ local now = time[1] * 1000000 + time[2]
 
 --@ lock.lua
 
-local function release(lock, owner, wish)
-  local number, linger, keep =
-    string.match(wish == '-' and '0 0 0' or wish, '^(%x+) (%d+) (%d+)$')
+local function release(lock, wish)
+  local owner, number, linger, keep = string.match(wish, '^(%x+) (%x+) (%d+) (%d+)$')
   -- While nobody waits, or a mutex is held, there is nothing to settle.
   if lock.waiting > 0 and not (lock.holder and lock.holder.ends > lock.time) then
     settle(lock)
@@ -54,8 +71,9 @@ local function release(lock, owner, wish)
 end
 
 for _, i in ipairs(rest) do
+  local wish = ARGV[i + 3]
   on_lock(results, i, texts[i], function(lock)
-    return release(lock, ARGV[i * 2 + 2], ARGV[i * 2 + 3])
+    return release(lock, #wish == 32 and wish .. ' 0 0 0' or wish)
   end)
 end
 return table.concat(results, '\n')

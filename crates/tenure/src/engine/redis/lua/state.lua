@@ -9,6 +9,8 @@ local SLACK = 60 * 1000000
 local AT_MOST = 1000
 -- Of parked waiters that are dead, a call forgets so many.
 local PARKED_AT_MOST = 250
+-- A lease above this, in ms, is too long for its key to be kept for it after a release.
+local A_MINUTE = 60000
 -- Of so many holders the first end is told exactly.
 local FEW = 32
 -- Fences are below 2^53, with room for those that follow.
@@ -58,12 +60,11 @@ local function read_text(lock, text)
     lock.fence = tonumber(text)
     return nil
   end
-  local fence, owner, lease, client, since, more =
-    string.match(text, '^(%d+) (%x+) (%d+) (%S+) ?(%d*) ?(.*)$')
+  local fence, since, lease, owner, client, more =
+    string.match(text, '^(%d+) (%d+)[ +-](%d+) (%x+) (%S+) ?(.*)$')
   if not fence or not is_fence(fence) then
     return 'text'
   end
-  since = since ~= '' and since or fence
   lock.fence = tonumber(fence)
   lock.holder = read_holder(lock.fence, owner, since, lease, client, nil, more ~= '' and more or nil)
   return not lock.holder and 'holder' or nil
@@ -309,10 +310,9 @@ local function close(lock)
       return write_text(lock, plain(lock.fence), retention + ahead)
     elseif holder.entries == '0' then
       local since, lease = lease_of(lock, holder, lock.shift)
-      local fence, more = plain(lock.fence), more_of(holder)
+      local times = string.format('%s%s%08d', since, lease <= A_MINUTE and ' ' or '-', lease)
       return write_text(lock, table.concat({
-        fence, holder.owner, string.format('%08d', lease), holder.client,
-        (since ~= fence or more) and since or nil, more,
+        plain(lock.fence), times, holder.owner, holder.client, more_of(holder),
       }, ' '), lease + retention + ahead)
     end
   end

@@ -9,7 +9,7 @@ use tenure_testkit::Server;
 use tenure_testkit::resp::Connection;
 use tenure_testkit::resp::Reply as Plain;
 
-use super::super::batch::{self, Batched};
+use super::super::batch::{self, Batched, Common};
 use super::super::keys;
 use super::super::resp::{Command, Parser, Reply};
 use super::super::scripts::Script;
@@ -18,6 +18,11 @@ use crate::core::name::LockName;
 
 /// For how long fences outlive their locks here, in ms.
 pub(super) const RETENTION: &str = "60000";
+
+/// What the operations of a client have in common here.
+pub(super) fn common(client: &str) -> Common<'_> {
+    Common { client, retention: RETENTION.parse().unwrap() }
+}
 
 /// The keys of the clock.
 const CLOCK: [&str; 2] = ["test:s", "test:us"];
@@ -67,8 +72,9 @@ impl Caller {
         operations: &[&O],
     ) -> Result<Vec<String>, String> {
         let names: Vec<_> = operations.iter().map(|it| it.name()).collect();
+        let client = self.client.clone();
         let reply = self.run(O::script(), &names, |command| {
-            operations.iter().for_each(|operation| operation.arguments(command));
+            operations.iter().for_each(|operation| operation.arguments(common(&client), command));
         });
         let failed = format!("the whole call failed: {reply:?}");
         batch::lines(reply).map_err(|_| failed)

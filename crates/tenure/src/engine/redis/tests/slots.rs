@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::super::batch::Batched;
 use super::super::resp::Command;
 use super::answers::{acquire, cancel, release, renewal};
-use super::caller::words;
+use super::caller::{common, words};
 use crate::owner::Owner;
 
 pub(super) const ACQUIRE: &str = include_str!("../lua/acquire.lua");
@@ -55,6 +55,7 @@ fn listed_for_each_lock(header: &str) -> usize {
 /// The slots of a body that has so many arguments for each lock, behind the common three.
 fn used_for_each_lock(count: usize) -> BTreeSet<String> {
     let slot = |at: usize| match (at + 4).checked_sub(count) {
+        Some(more) if count == 1 => format!("ARGV[i + {more}]"),
         Some(0) => format!("ARGV[i * {count}]"),
         Some(more) => format!("ARGV[i * {count} + {more}]"),
         None => format!("ARGV[i * {count} - {}]", count - at - 4),
@@ -98,7 +99,7 @@ fn check_keys(header: &str, body: &str) {
 fn the_engine_sends_what_the_header_of_each_script_lists() {
     fn sent(operation: &impl Batched) -> usize {
         let mut command = Command::new("EVAL");
-        operation.arguments(&mut command);
+        operation.arguments(common("client"), &mut command);
         words(&command).len() - 1
     }
     let owner = Owner::new();
