@@ -398,10 +398,7 @@ pub(super) fn lines(reply: Reply) -> Result<Vec<String>, Trouble> {
 }
 
 /// One operation's line of an answer.
-pub(super) fn read<O: Batched>(
-    operation: &O,
-    line: Option<&str>,
-) -> Result<O::Outcome, Trouble> {
+pub(super) fn read<O: Batched>(operation: &O, line: Option<&str>) -> Result<O::Outcome, Trouble> {
     let line = line.ok_or_else(|| Trouble::unknown("the server's answer is too short"))?;
     match line.strip_prefix('-') {
         Some(error) => Err(of_server(error)),

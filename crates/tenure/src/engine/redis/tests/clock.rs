@@ -120,7 +120,8 @@ fn a_renewal_tells_the_time(server: &Server) {
     for (owner, state) in [(owner, "1"), (other, "0")] {
         caller.now = Moment::from_micros(1_794_768_132_000_042);
         let renewal = renewal("x", owner);
-        let reply = caller.run(&scripts::RENEW, &[&name("x")], |it| renewal.arguments(common("client"), it));
+        let reply = caller
+            .run(&scripts::RENEW, &[&name("x")], |it| renewal.arguments(common("client"), it));
         assert_eq!(reply.text(), Some(&format!("nonce 1794768132000042\n{state}")[..]));
     }
 }
