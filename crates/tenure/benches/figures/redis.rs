@@ -110,11 +110,13 @@ struct Plain {
 }
 
 /// The parts of the scripts.
-const PARTS: [(&str, &str); 4] = [
+const PARTS: [(&str, &str); 6] = [
+    ("--@ straight.lua", include_str!("../../src/engine/redis/lua/straight.lua")),
     ("--@ lock.lua", include_str!("../../src/engine/redis/lua/lock.lua")),
     ("--@ state.lua", include_str!("../../src/engine/redis/lua/state.lua")),
     ("--@ holders.lua", include_str!("../../src/engine/redis/lua/holders.lua")),
     ("--@ queue.lua", include_str!("../../src/engine/redis/lua/queue.lua")),
+    ("--@ common.lua", include_str!("../../src/engine/redis/lua/common.lua")),
 ];
 
 impl Plain {
@@ -156,7 +158,10 @@ impl Plain {
         let client = "c0ffee00c0ffee00";
         let held = format!(" 00030000 {owner} {client}");
         let mut words = vec!["EVALSHA", hash, "1", &key, "1", client, "30000"];
-        words.extend(if acquire { &[&held, "60000", "+15000 3000 65"][..] } else { &[owner] });
+        match acquire {
+            true => words.extend([&held, "60000", "+15000 3000 65"]),
+            false => words.push(owner),
+        }
         self.connection.send(&words).expect("sent");
     }
 

@@ -60,10 +60,80 @@ results = results or { ARGV[1] }
 
 local client, retention, now = ARGV[2], ARGV[3], tonumber(stamp)
 
---@ lock.lua
+--@ straight.lua
 
--- Farther behind than this, it makes no difference.
-local AHEAD = 8
+-- What is written of a waiter for a mutex, its only entry.
+local function waiter_text(owner, lease, alive, claim, fences)
+  return string.format('0 %.0f 1 %d %s %s %s %s %s:0 ', alive, lease, claim, fences, stamp, client, owner)
+end
+
+-- The first to wait for a mutex that is a string makes it a hash, by way of another key of the same slot (see
+-- write_fields); nil if that is not done.
+local function wait_first(key, text, owner, lease, alive, claim, fences)
+  local fence, since, length, holder, of, more =
+    string.match(text, '^(%d+) (%d+)[ +-](%d+) (%x+) (%S+) ?(.*)$')
+  if not fence or #fence ~= 16 or fence > stamp or #since ~= 16 or since > stamp or #length ~= 8
+    or #holder ~= 32 or holder == owner or more ~= '' and not string.find(more, '^%d+ %S*$') then
+    return nil
+  end
+  local ends = since + length * 1000
+  if ends <= now then
+    return nil
+  end
+  local expires = math.max(alive, ends) + retention * 1000 + SLACK
+  local fields = {
+    's', string.format('2 m1 1 1 1 %s %.0f', stamp, expires), 'f', fence, 'c', of,
+    'o', holder .. ' ' .. since .. ' ' .. length,
+    'q1', waiter_text(owner, lease, alive, claim, fences), 'w' .. owner .. ':0', '1', nil, nil,
+  }
+  if more ~= '' then
+    fields[13], fields[14] = 'm', more
+  end
+  local written = redis.pcall('HSET', key .. ':new', unpack(fields))
+  if type(written) == 'table' then
+    return nil
+  end
+  redis.call('RENAME', key .. ':new', key)
+  redis.call('PEXPIRE', key, string.format('%.0f', math.ceil((expires - now) / 1000)))
+  return '2 0 ' .. ends - now .. ' ' .. stamp
+end
+
+-- Others wait already; nil if that is not done.
+local function wait_behind(key, owner, lease, alive, claim, fences)
+  local entry = 'w' .. owner .. ':0'
+  local mutex = read_mutex(key, entry)
+  if not mutex or mutex.owner == owner or mutex.field or not first_waiter(mutex)
+    or math.max(alive, mutex.ends) + retention * 1000 > mutex.expires then
+    return nil
+  end
+  local ticket = mutex.ticket + 1
+  local state = string.format('2 m1 %d %d %d %s %.0f', mutex.waiting + 1, ticket, mutex.head, stamp, mutex.expires)
+  local written = redis.pcall('HSET', key, 's', state, 'q' .. ticket,
+    waiter_text(owner, lease, alive, claim, fences), entry, ticket)
+  if type(written) == 'table' then
+    return nil
+  end
+  return '2 ' .. math.min(mutex.waiting, AHEAD) .. ' ' .. mutex.ends - now .. ' ' .. stamp
+end
+
+local left = {}
+for _, i in ipairs(rest) do
+  local held, heartbeat, claim, fences = ARGV[i * 3 + 1], string.match(ARGV[i * 3 + 3], '^%+(%d+) (%d+) (%d+)$')
+  local is_queued = heartbeat and on_straight(results, i, texts[i], function(key, text)
+    local owner, lease = string.sub(held, 11, 42), tonumber(string.sub(held, 2, 9))
+    local alive = now + heartbeat * 1000
+    return text and wait_first(key, text, owner, lease, alive, claim, fences)
+      or not text and wait_behind(key, owner, lease, alive, claim, fences)
+  end)
+  if not is_queued then
+    left[#left + 1] = i
+  end
+end
+if #left == 0 then
+  return table.concat(results, '\n')
+end
+
+--@ lock.lua
 
 local function standing(lock, ahead)
   local ends = first_end(lock)
@@ -243,7 +313,7 @@ local function acquire(lock, owner, lease, wish)
   return standing(lock, lock.waiting - lock.parked - 1)
 end
 
-for _, i in ipairs(rest) do
+for _, i in ipairs(left) do
   local wish = ARGV[i * 3 + 3]
   if wish == '-' then
     wish = '0 m1 1 0 0 1 '

@@ -223,12 +223,6 @@ local function leave(lock, owner, number, linger, keep)
   return remaining
 end
 
--- What went wrong, as a line of an answer. A lock's own trouble is not that of others in its call.
-local function failure(wrong)
-  local text = type(wrong) == 'table' and wrong.err or tostring(wrong)
-  return '-' .. string.gsub(text, '[\r\n]', ' ')
-end
-
 -- Performs an operation on the lock of KEYS[i], from opening to closing, and notes its result: with a
 -- plus sign behind it, if there is more to settle than one call may do. Its text, if known, as in
 -- `open`.

@@ -57,7 +57,77 @@ results = results or { ARGV[1] }
 
 local retention = ARGV[3]
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local stamp = time[1] .. string.sub('00000' .. time[2], -6)
+local now = tonumber(stamp)
+
+--@ straight.lua
+
+-- Writes the next holder in the place of the first waiter, and what it is to be told; nil if that is not done.
+local function write_next(mutex, owner, lease, fences, client, note)
+  -- As many fences as it wants: the last one is behind the clock.
+  local fence, extra = string.format('%.0f', now + fences - 1), fences - 1
+  local kept = lease + retention + math.ceil(extra / 1000)
+  local more = (extra > 0 or note ~= '') and extra .. ' ' .. note
+  local length = string.format('%08d', lease)
+  if mutex.waiting == 1 then
+    local written = redis.pcall('PSETEX', mutex.key, kept, fence .. ' ' .. stamp
+      .. (lease <= A_MINUTE and ' ' or '-') .. length .. ' ' .. owner .. ' ' .. client
+      .. (more and ' ' .. more or ''))
+    return not written.err
+  elseif now + kept * 1000 > mutex.expires then
+    return nil
+  end
+  -- A server that is out of memory refuses HSET, unless the script has written before.
+  local gone = redis.pcall('HDEL', mutex.key, 'q' .. mutex.head, 'w' .. owner .. ':0', 'm')
+  if type(gone) == 'table' then
+    return nil
+  end
+  local state = string.format('2 m1 %d %s %d %s %.0f', mutex.waiting - 1, mutex.ticket, mutex.head + 1, stamp,
+    mutex.expires)
+  local fields = { 's', state, 'f', fence, 'o', owner .. ' ' .. stamp .. ' ' .. length, 'c', client, nil, nil }
+  if more then
+    fields[9], fields[10] = 'm', more
+  end
+  redis.call('HSET', mutex.key, unpack(fields))
+  return true
+end
+
+-- Hands a mutex over to its first waiter, if it can be reached; nil if that is not done.
+local function pass(key, owner)
+  local mutex = read_mutex(key, 'c')
+  if not mutex or mutex.owner ~= owner then
+    return nil
+  end
+  local next_owner, lease, fences, client, note = first_waiter(mutex)
+  if not next_owner or fences == '0' then
+    return nil
+  end
+  local channel = CHANNEL .. client
+  local found = redis.pcall('PUBSUB', 'NUMSUB', channel)
+  if found.err or found[2] == 0 then
+    return nil
+  end
+  if write_next(mutex, next_owner, lease, fences, client, note) then
+    redis.call('PUBLISH', channel, table.concat({
+      'granted', next_owner .. ':0', stamp, fences, lease, stamp, key,
+    }, ' '))
+    return '0'
+  end
+end
+
+local left = {}
+for _, i in ipairs(rest) do
+  local wish = ARGV[i + 3]
+  local is_passed = #wish == 32 and on_straight(results, i, texts[i], function(key, text)
+    return not text and pass(key, wish)
+  end)
+  if not is_passed then
+    left[#left + 1] = i
+  end
+end
+if #left == 0 then
+  return table.concat(results, '\n')
+end
 
 --@ lock.lua
 
@@ -70,7 +140,7 @@ local function release(lock, wish)
   return leave(lock, owner, number, tonumber(linger), tonumber(keep)) or 'none'
 end
 
-for _, i in ipairs(rest) do
+for _, i in ipairs(left) do
   local wish = ARGV[i + 3]
   on_lock(results, i, texts[i], function(lock)
     return release(lock, #wish == 32 and wish .. ' 0 0 0' or wish)

@@ -33,12 +33,12 @@ for i = 1, #KEYS do
   if since and since <= stamp and string.sub(text, 1, 16) <= stamp and (former == lease and since > runs_since
     or former < lease and (tonumber(since) or 0) + (tonumber(former) or 0) * 1000 > now) then
     if former == lease and string.byte(text, 34) == 43 and string.sub(since, 1, 8) == period then
-      written = redis.pcall('SETRANGE', key, 17, times)
+      written = redis.pcall('SETRANGE', key, '17', times)
     end
     -- A server that is out of memory refuses to write, unless the script has written before.
     if type(written) ~= 'number' then
       redis.pcall('PEXPIRE', key, lease + retention + LONGER)
-      written = redis.pcall('SETRANGE', key, 17, times)
+      written = redis.pcall('SETRANGE', key, '17', times)
     end
   end
   if type(written) == 'number' then
@@ -58,6 +58,33 @@ if not rest then
   return table.concat(results, '\n')
 end
 
+--@ straight.lua
+
+-- Extends the lease of a mutex that others wait for; nil if that is not done.
+local function extend(key, owner, lease)
+  local mutex = read_mutex(key, 'c')
+  local ends = now + lease * 1000
+  if not mutex or mutex.owner ~= owner or mutex.ends > ends or not first_waiter(mutex)
+    or ends + retention * 1000 > mutex.expires then
+    return nil
+  end
+  local written = redis.pcall('HSET', key, 'o', owner .. ' ' .. stamp .. ' ' .. lease)
+  return type(written) == 'number' and '1' or nil
+end
+
+local left = {}
+for _, i in ipairs(rest) do
+  local is_extended = on_straight(results, i, texts[i], function(key, text)
+    return not text and extend(key, ARGV[i * 2 + 2], ARGV[i * 2 + 3])
+  end)
+  if not is_extended then
+    left[#left + 1] = i
+  end
+end
+if #left == 0 then
+  return table.concat(results, '\n')
+end
+
 --@ lock.lua
 
 local function renew(lock, owner, lease)
@@ -71,7 +98,7 @@ local function renew(lock, owner, lease)
   return '1'
 end
 
-for _, i in ipairs(rest) do
+for _, i in ipairs(left) do
   on_lock(results, i, texts[i], function(lock)
     return renew(lock, ARGV[i * 2 + 2], tonumber(ARGV[i * 2 + 3]))
   end)

@@ -27,12 +27,17 @@ pub(super) fn common(client: &str) -> Common<'_> {
 /// The keys of the clock.
 const CLOCK: [&str; 2] = ["test:s", "test:us"];
 
+/// Where the straight way notes a result.
+const STRAIGHT: &str = "results[i + 1] = is_done and result or failure(result)";
+
 pub(super) struct Caller {
     connection: Connection,
     /// Hears of grants: a client that nobody hears is passed over.
     pub(super) ear: Connection,
     pub(super) client: String,
     pub(super) now: Moment,
+    /// Operations that went the straight way are counted.
+    pub(super) counts_straight: bool,
 }
 
 /// Every key but the clock's, as the server would write it down.
@@ -49,7 +54,7 @@ impl Caller {
         // A wake-up that never comes is a difference, to be told soon: it is looked for many times.
         ear.set_patience(Duration::from_millis(500)).unwrap();
         let now = Moment::from_micros(1_794_768_132_030_839);
-        Self { connection, ear, client, now }
+        Self { connection, ear, client, now, counts_straight: false }
     }
 
     pub(super) fn pass(&mut self, time: Duration) {
@@ -91,7 +96,11 @@ impl Caller {
         let (seconds, rest) = ((micros / 1_000_000).to_string(), (micros % 1_000_000).to_string());
         self.say(&["MSET", CLOCK[0], &seconds, CLOCK[1], &rest]);
         let clock = format!("redis.call('MGET', '{}', '{}')", CLOCK[0], CLOCK[1]);
-        let text = script.text.replace("redis.call('TIME')", &clock);
+        let mut text = script.text.replace("redis.call('TIME')", &clock);
+        if self.counts_straight {
+            let count = format!("{STRAIGHT} redis.call('INCR', 'test:{}')", script.hash);
+            text = text.replace(STRAIGHT, &count);
+        }
         let mut command = Command::new("EVAL").arg(text).arg(names.len().to_string());
         names.iter().for_each(|name| command.push(keys::lock(name)));
         command.push("nonce");
@@ -100,6 +109,12 @@ impl Caller {
         arguments(&mut command);
         let words = words(&command);
         convert(self.connection.command(&words).unwrap())
+    }
+
+    /// How often a script went the straight way, of those times that were counted.
+    pub(super) fn straight(&mut self, script: &Script) -> u32 {
+        let count = self.say(&["GET", &format!("test:{}", script.hash)]);
+        count.text().map_or(0, |count| count.parse().unwrap())
     }
 
     /// Every key as it is.

@@ -14,7 +14,9 @@ pub(super) const RELEASE: &str = include_str!("../lua/release.lua");
 pub(super) const CANCEL: &str = include_str!("../lua/cancel.lua");
 const INSPECT: &str = include_str!("../lua/inspect.lua");
 const FORCE: &str = include_str!("../lua/force.lua");
-const LOCK: [&str; 4] = [
+const LOCK: [&str; 6] = [
+    include_str!("../lua/common.lua"),
+    include_str!("../lua/straight.lua"),
     include_str!("../lua/lock.lua"),
     include_str!("../lua/state.lua"),
     include_str!("../lua/holders.lua"),
