@@ -155,9 +155,8 @@ impl Plain {
         let key = format!("tenure:{{plain/{number}}}");
         let owner = "0123456789abcdef0123456789abcdef";
         let hash = if acquire { &self.acquire } else { &self.release };
-        let client = "c0ffee00c0ffee00";
-        let held = format!(" 00030000 {owner} {client}");
-        let mut words = vec!["EVALSHA", hash, "1", &key, "1", client, "30000"];
+        let held = format!(" 00030000 {owner} c0ffee00c0ffee00");
+        let mut words = vec!["EVALSHA", hash, "1", &key, "1 c0ffee00c0ffee00 30000"];
         match acquire {
             true => words.extend([&held, "60000", "+15000 3000 65"]),
             false => words.push(owner),

@@ -391,7 +391,7 @@ fn distribute(batch: Batch, result: Result<Reply, Trouble>) -> Batch {
     batch.into_iter().filter_map(|item| item.land(line())).collect()
 }
 
-/// The lines of an answer, after the nonce.
+/// The lines of an answer, after what its call is known by.
 pub(super) fn lines(reply: Reply) -> Result<Vec<String>, Trouble> {
     let text = reply.text().ok_or_else(not_understood)?;
     Ok(text.lines().skip(1).map(str::to_owned).collect())

@@ -49,9 +49,7 @@ impl Link {
         let nonce = number.to_string();
         let mut command = Command::new("EVALSHA").arg(&script.hash).arg(names.len().to_string());
         names.for_each(|name| command.push(keys::lock(name)));
-        command.push(&nonce);
-        command.push(client);
-        command.push(self.retention.to_string());
+        command.push(format!("{nonce} {client} {}", self.retention));
         Call { script, number, nonce, command }
     }
 
@@ -122,15 +120,15 @@ impl Link {
 }
 
 impl Call {
-    /// What the script answered: a text or an array that begins with the nonce.
+    /// What the script answered: a text or an array that begins with the nonce, and what was behind it.
     fn answer(&self, result: Result<Reply, Trouble>) -> Result<Reply, Trouble> {
         let reply = result?;
         let echo = match &reply {
             Reply::Error(error) => return Err(of_server(error)),
             Reply::Array(replies) => replies.first().and_then(Reply::text),
-            text => text.text().and_then(|text| text.lines().next()?.split(' ').next()),
+            text => text.text(),
         };
-        if echo == Some(&self.nonce) {
+        if echo.and_then(|echo| echo.split([' ', '\n']).next()) == Some(&self.nonce) {
             return Ok(reply);
         }
         Err(Trouble::unknown("the server gave the answer to another request"))

@@ -70,8 +70,8 @@ impl Server {
     }
 }
 
-/// The server's time, behind the nonce.
+/// The server's time, behind what the call is known by.
 fn time(answer: &str) -> Option<Moment> {
-    let (_, time) = answer.lines().next()?.split_once(' ')?;
+    let (_, time) = answer.lines().next()?.rsplit_once(' ')?;
     Some(Moment::from_micros(time.parse().ok()?))
 }

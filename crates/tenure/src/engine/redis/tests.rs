@@ -343,7 +343,7 @@ fn requests_of_one_call_are_served_in_order(server: &Server) {
     let key = keys::lock(&LockName::new("x").unwrap());
     let text = &scripts::ACQUIRE.text;
     let (first, second) = (Owner::new().to_string(), Owner::new().to_string());
-    let mut words = vec!["EVAL", text, "2", &key, &key, "nonce", "client", "60000"];
+    let mut words = vec!["EVAL", text, "2", &key, &key, "nonce client 60000"];
     let [first, second] = [first, second].map(|owner| format!(" 00030000 {owner} client"));
     words.extend([&first, "90000", "0 m1 1 15000 3000 1 a%20note"]);
     words.extend([&second, "90000", "+15000 3000 1"]);

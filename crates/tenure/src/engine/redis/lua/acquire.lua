@@ -1,12 +1,13 @@
 -- Take locks, or join their queues. Upholds I1, I4, I5, I10.
 -- KEYS[i] lock
--- ARGV[1] nonce     ARGV[2] client     ARGV[3] for how long a fence outlives its lock, in ms
+-- ARGV[1] "nonce client retention": who asks, and for how many ms a fence outlives its lock. In one, because
+-- each argument costs as much as several of the steps below.
 -- and for each lock: what is behind the two times of one who holds it (lock.lua), for how many ms its
 -- key is kept then, and what else is wanted:
 -- "number kind-and-limit permits heartbeat claim fences note", heartbeat 0 for not waiting. For the
 -- one permit of a mutex, entered once and without a note, the plain case: "-" without waiting, or
 -- "+heartbeat claim fences".
--- Returns lines: the nonce, and for each lock one of
+-- Returns lines: the first argument, and for each lock one of
 -- "1 fence"   granted now, with one fence, for the lease that was asked for
 -- "1 fence fences lease-in-ms now"   granted       "2 ahead µs-until-free now"   queued
 -- "3"   busy                "4 kind-and-limit"   in use as another kind
@@ -28,12 +29,12 @@ for i = 1, count do
   local is_again = seen and seen[key]
   -- "-" or "+": the plain case, if no client has it and its last fence is behind the clock. No request
   -- overtakes an earlier one for the same lock in the same call (I10).
-  if string.byte(ARGV[i * 3 + 3]) <= 45 and not is_again then
+  if string.byte(ARGV[i * 3 + 1]) <= 45 and not is_again then
     if not text then
       -- What is not a string may be a hash: it stays as it is.
-      written = redis.pcall('SET', key, stamp .. ' ' .. stamp .. ARGV[i * 3 + 1], 'PX', ARGV[i * 3 + 2], 'NX')
+      written = redis.pcall('SET', key, stamp .. ' ' .. stamp .. ARGV[i * 3 - 1], 'PX', ARGV[i * 3], 'NX')
     elseif #text == 16 and text < stamp and string.find(text, '^%d+$') then
-      written = redis.pcall('PSETEX', key, ARGV[i * 3 + 2], stamp .. ' ' .. stamp .. ARGV[i * 3 + 1])
+      written = redis.pcall('PSETEX', key, ARGV[i * 3], stamp .. ' ' .. stamp .. ARGV[i * 3 - 1])
     end
   end
   -- A server that is full refuses to write what may be new; what goes on waiting is not.
@@ -58,7 +59,8 @@ if not rest then
 end
 results = results or { ARGV[1] }
 
-local client, retention, now = ARGV[2], ARGV[3], tonumber(stamp)
+local client, retention = string.match(ARGV[1], ' (%S+) (%d+)$')
+local now = tonumber(stamp)
 
 --@ straight.lua
 
@@ -118,7 +120,7 @@ end
 
 local left = {}
 for _, i in ipairs(rest) do
-  local held, heartbeat, claim, fences = ARGV[i * 3 + 1], string.match(ARGV[i * 3 + 3], '^%+(%d+) (%d+) (%d+)$')
+  local held, heartbeat, claim, fences = ARGV[i * 3 - 1], string.match(ARGV[i * 3 + 1], '^%+(%d+) (%d+) (%d+)$')
   local is_queued = heartbeat and on_straight(results, i, texts[i], function(key, text)
     local owner, lease = string.sub(held, 11, 42), tonumber(string.sub(held, 2, 9))
     local alive = now + heartbeat * 1000
@@ -314,13 +316,13 @@ local function acquire(lock, owner, lease, wish)
 end
 
 for _, i in ipairs(left) do
-  local wish = ARGV[i * 3 + 3]
+  local wish = ARGV[i * 3 + 1]
   if wish == '-' then
     wish = '0 m1 1 0 0 1 '
   elseif string.sub(wish, 1, 1) == '+' then
     wish = '0 m1 1 ' .. string.sub(wish, 2) .. ' '
   end
-  local held = ARGV[i * 3 + 1]
+  local held = ARGV[i * 3 - 1]
   on_lock(results, i, texts[i], function(lock)
     return acquire(lock, string.sub(held, 11, 42), tonumber(string.sub(held, 2, 9)), wish)
   end)

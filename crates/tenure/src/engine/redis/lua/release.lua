@@ -1,10 +1,10 @@
 -- End entries of owners, and hand each lock that becomes free to its next waiter in the same step.
 -- Upholds I3, I5, I10.
 -- KEYS[i] lock
--- ARGV[1] nonce     ARGV[2] client     ARGV[3] for how long a fence outlives its lock, in ms
+-- ARGV[1] "nonce client retention": who asks, and for how many ms a fence outlives its lock
 -- and for each lock: its owner for the only entry; or "owner number linger-in-ms keep": with keep above 0
 -- the entry stays and all permits but so many are given back if it is the only one
--- Returns lines: the nonce, and for each lock the number of entries that remain, "none" when there
+-- Returns lines: the first argument, and for each lock the number of entries that remain, "none" when there
 -- was no such entry, or "-error"; with a plus sign behind it where there is
 -- more to settle than one call may do.
 local texts = redis.call('MGET', unpack(KEYS))
@@ -14,7 +14,7 @@ if count > 1 then
   results, seen = { ARGV[1] }, {}
 end
 for i = 1, count do
-  local key, text, wish, written = KEYS[i], texts[i], ARGV[i + 3], nil
+  local key, text, wish, written = KEYS[i], texts[i], ARGV[i + 1], nil
   local is_again = seen and seen[key]
   -- The plain case: held by this owner alone, entered once, and no client waits. Its lease may have just
   -- ended, but no other has had the lock since.
@@ -30,7 +30,7 @@ for i = 1, count do
         stamp = time[1] .. string.sub('00000' .. time[2], -6)
       end
       if fence <= stamp then
-        written = redis.pcall('PSETEX', key, ARGV[3], fence)
+        written = redis.pcall('PSETEX', key, string.match(ARGV[1], '%d+$'), fence)
       end
     end
   end
@@ -55,7 +55,7 @@ if not rest then
 end
 results = results or { ARGV[1] }
 
-local retention = ARGV[3]
+local retention = string.match(ARGV[1], '%d+$')
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
@@ -64,7 +64,7 @@ local now = tonumber(stamp)
 
 -- Writes the next holder in the place of the first waiter, and what it is to be told; nil if that is not done.
 local function write_next(mutex, owner, lease, fences, client, note)
-  -- As many fences as it wants: the last one is behind the clock.
+  -- As many fences as it wants, for the last one of before is behind the clock.
   local fence, extra = string.format('%.0f', now + fences - 1), fences - 1
   local kept = lease + retention + math.ceil(extra / 1000)
   local more = (extra > 0 or note ~= '') and extra .. ' ' .. note
@@ -95,7 +95,7 @@ end
 -- Hands a mutex over to its first waiter, if it can be reached; nil if that is not done.
 local function pass(key, owner)
   local mutex = read_mutex(key, 'c')
-  if not mutex or mutex.owner ~= owner then
+  if not mutex or not mutex.field or mutex.owner ~= owner then
     return nil
   end
   local next_owner, lease, fences, client, note = first_waiter(mutex)
@@ -117,7 +117,7 @@ end
 
 local left = {}
 for _, i in ipairs(rest) do
-  local wish = ARGV[i + 3]
+  local wish = ARGV[i + 1]
   local is_passed = #wish == 32 and on_straight(results, i, texts[i], function(key, text)
     return not text and pass(key, wish)
   end)
@@ -141,7 +141,7 @@ local function release(lock, wish)
 end
 
 for _, i in ipairs(left) do
-  local wish = ARGV[i + 3]
+  local wish = ARGV[i + 1]
   on_lock(results, i, texts[i], function(lock)
     return release(lock, #wish == 32 and wish .. ' 0 0 0' or wish)
   end)

@@ -1,11 +1,11 @@
 -- Extend leases of owners that still hold their locks. Upholds I2, I3: a lease never becomes
 -- shorter, and a missing one is never made.
 -- KEYS[i] lock
--- ARGV[1] nonce     ARGV[2] client     ARGV[3] for how long a fence outlives its lock, in ms
+-- ARGV[1] "nonce client retention": who asks, and for how many ms a fence outlives its lock
 -- and for each lock: owner, lease in ms (8 digits)
--- Returns lines: the nonce and the server's time, and for each lock "1" when extended, "0" when not
+-- Returns lines: the first argument and the server's time, and for each lock "1" when extended, "0" when not
 -- held, or "-error"; with a plus sign behind it where there is more to settle than one call may do.
-local retention = ARGV[3]
+local retention = string.match(ARGV[1], '%d+$')
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
@@ -20,11 +20,11 @@ local LONGER, period = 100000, string.sub(stamp, 1, 8)
 for i = 1, #KEYS do
   local key, text = KEYS[i], texts[i]
   local is_again, former, since = seen and seen[key], nil, nil
-  if ARGV[i * 2 + 3] ~= lease then
-    lease = ARGV[i * 2 + 3]
+  if ARGV[i * 2 + 1] ~= lease then
+    lease = ARGV[i * 2 + 1]
     runs_since, times = string.format('%016.0f', now - lease * 1000), stamp .. '+' .. lease
   end
-  if text and not is_again and string.sub(text, 44, 75) == ARGV[i * 2 + 2] then
+  if text and not is_again and string.sub(text, 44, 75) == ARGV[i * 2] then
     since, former = string.sub(text, 18, 33), string.sub(text, 35, 42)
   end
   -- The plain case: held by this owner alone, no client waits, its lease runs, is not longer than the new
@@ -64,7 +64,7 @@ end
 local function extend(key, owner, lease)
   local mutex = read_mutex(key, 'c')
   local ends = now + lease * 1000
-  if not mutex or mutex.owner ~= owner or mutex.ends > ends or not first_waiter(mutex)
+  if not mutex or not mutex.field or mutex.owner ~= owner or mutex.ends > ends or not first_waiter(mutex)
     or ends + retention * 1000 > mutex.expires then
     return nil
   end
@@ -75,7 +75,7 @@ end
 local left = {}
 for _, i in ipairs(rest) do
   local is_extended = on_straight(results, i, texts[i], function(key, text)
-    return not text and extend(key, ARGV[i * 2 + 2], ARGV[i * 2 + 3])
+    return not text and extend(key, ARGV[i * 2], ARGV[i * 2 + 1])
   end)
   if not is_extended then
     left[#left + 1] = i
@@ -100,7 +100,7 @@ end
 
 for _, i in ipairs(left) do
   on_lock(results, i, texts[i], function(lock)
-    return renew(lock, ARGV[i * 2 + 2], tonumber(ARGV[i * 2 + 3]))
+    return renew(lock, ARGV[i * 2], tonumber(ARGV[i * 2 + 1]))
   end)
 end
 return table.concat(results, '\n')

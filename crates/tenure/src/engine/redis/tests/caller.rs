@@ -103,9 +103,7 @@ impl Caller {
         }
         let mut command = Command::new("EVAL").arg(text).arg(names.len().to_string());
         names.iter().for_each(|name| command.push(keys::lock(name)));
-        command.push("nonce");
-        command.push(&self.client);
-        command.push(RETENTION);
+        command.push(format!("nonce {} {RETENTION}", self.client));
         arguments(&mut command);
         let words = words(&command);
         convert(self.connection.command(&words).unwrap())
