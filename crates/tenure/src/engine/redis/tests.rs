@@ -252,10 +252,11 @@ impl Twins {
                 *queue = queue.or(Some(usual));
             }
             Operation::Release { owner, linger, keep, .. } => {
-                (*owner, *linger, *keep) = (holder.unwrap_or(*owner), *linger / 50, *keep / 2);
+                (*owner, *keep) = (holder.unwrap_or(*owner), *keep / 2);
+                *linger = if *linger < 40 { 0 } else { *linger };
             }
             Operation::Renew { owner, .. } => *owner = holder.unwrap_or(*owner),
-            Operation::Pass { millis, .. } => *millis /= 10,
+            Operation::Pass { millis, .. } => *millis /= 2,
             // The record of a forced release stays for longer than a sequence takes.
             Operation::Force { owner: None, lock } => {
                 operation = Operation::Inspect { lock: *lock }
@@ -319,8 +320,8 @@ fn the_straight_way_is_gone_often_and_does_what_the_table_does(server: &Server) 
         let mut twins = Twins::new(server);
         twins.caller.counts_straight = true;
         for operation in &operations {
-            // A fence is a time: the next one is later.
-            twins.caller.pass(Duration::from_millis(1));
+            // A fence is a time: the next one is later. And some leases and waiters are to end.
+            twins.caller.pass(Duration::from_millis(4));
             let operation = twins.in_demand(operation);
             twins.perform(&operation).map_err(|difference| {
                 TestCaseError::fail(format!("{operation:?}: {difference}"))
