@@ -9,8 +9,8 @@ use crate::place::{Place, until};
 
 /// What a user needs to work with locks, and no more: as docs/cli.md has it.
 const RIGHTS: &str = "~tenure:* &tenure:wake:* +evalsha +script|load +subscribe +publish +ping \
-                      +time +scan +get +set +del +mget +exists +pexpire +rename +hget +hset \
-                      +hmget +hdel +hlen +pubsub";
+                      +time +scan +get +set +psetex +setrange +del +mget +exists +pexpire \
+                      +rename +hget +hset +hmget +hdel +hlen +pubsub";
 
 fn findings(place: &Place) -> Value {
     let output = place.output(&["doctor", "--json"]);

@@ -110,11 +110,13 @@ struct Plain {
 }
 
 /// The parts of the scripts.
-const PARTS: [(&str, &str); 4] = [
+const PARTS: [(&str, &str); 6] = [
+    ("--@ straight.lua", include_str!("../../src/engine/redis/lua/straight.lua")),
     ("--@ lock.lua", include_str!("../../src/engine/redis/lua/lock.lua")),
     ("--@ state.lua", include_str!("../../src/engine/redis/lua/state.lua")),
     ("--@ holders.lua", include_str!("../../src/engine/redis/lua/holders.lua")),
     ("--@ queue.lua", include_str!("../../src/engine/redis/lua/queue.lua")),
+    ("--@ common.lua", include_str!("../../src/engine/redis/lua/common.lua")),
 ];
 
 impl Plain {
@@ -153,8 +155,12 @@ impl Plain {
         let key = format!("tenure:{{plain/{number}}}");
         let owner = "0123456789abcdef0123456789abcdef";
         let hash = if acquire { &self.acquire } else { &self.release };
-        let mut words = vec!["EVALSHA", hash, "1", &key, "1", "c0ffee00c0ffee00", "30000", owner];
-        words.extend(if acquire { &["00030000", "+15000 3000 65"][..] } else { &["-"] });
+        let held = format!(" 00030000 {owner} c0ffee00c0ffee00");
+        let mut words = vec!["EVALSHA", hash, "1", &key, "1 c0ffee00c0ffee00 30000"];
+        match acquire {
+            true => words.extend([&held, "60000", "+15000 3000 65"]),
+            false => words.push(owner),
+        }
         self.connection.send(&words).expect("sent");
     }
 

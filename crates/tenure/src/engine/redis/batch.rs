@@ -59,20 +59,29 @@ pub(super) trait Batched: Send + 'static {
     fn name(&self) -> &LockName;
 
     /// Its part of the script's arguments.
-    fn arguments(&self, into: &mut Command);
+    fn arguments(&self, common: Common<'_>, into: &mut Command);
 
     /// Its line of the script's answer.
-    fn read(line: &str) -> Option<Self::Outcome>;
+    fn read(&self, line: &str) -> Option<Self::Outcome>;
 
     /// Whether its answer depends on what is left to settle, so that the same must be asked again.
     const IS_ASKED_AGAIN: bool = false;
+}
+
+/// What the operations of a client have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Common<'a> {
+    /// The client's id.
+    pub(super) client: &'a str,
+    /// For how long the fences of its locks outlive them, in ms.
+    pub(super) retention: u64,
 }
 
 /// An operation of any kind, and who waits for it.
 trait Item: Send {
     fn script(&self) -> &'static Script;
     fn name(&self) -> &LockName;
-    fn arguments(&self, into: &mut Command);
+    fn arguments(&self, common: Common<'_>, into: &mut Command);
     /// Answers it, with its line of the call's answer. What must follow it, if there is more to do.
     fn land(self: Box<Self>, line: Result<Option<&str>, &Trouble>) -> Option<Box<dyn Item>>;
 }
@@ -93,8 +102,8 @@ impl<O: Batched> Item for Awaited<O> {
         self.operation.name()
     }
 
-    fn arguments(&self, into: &mut Command) {
-        self.operation.arguments(into);
+    fn arguments(&self, common: Common<'_>, into: &mut Command) {
+        self.operation.arguments(common, into);
     }
 
     fn land(mut self: Box<Self>, line: Result<Option<&str>, &Trouble>) -> Option<Box<dyn Item>> {
@@ -106,7 +115,7 @@ impl<O: Batched> Item for Awaited<O> {
         }
         let next = goes_on.then(|| settling(self.operation.name().clone(), self.went_on));
         let outcome = match line {
-            Ok(line) => read::<O>(line),
+            Ok(line) => read(&self.operation, line),
             Err(trouble) => Err(trouble.clone()),
         };
         // Nobody may be waiting for it any more. If one does, its waker is foreign code.
@@ -243,8 +252,9 @@ impl Batcher {
         let flight = Flight { batcher: self.clone(), batch };
         let Some(first) = flight.batch.first() else { return };
         let names = flight.batch.iter().map(|item| item.name());
+        let common = self.link.common(&self.client);
         let mut call = self.link.prepare(first.script(), names, &self.client);
-        flight.batch.iter().for_each(|item| item.arguments(&mut call.command));
+        flight.batch.iter().for_each(|item| item.arguments(common, &mut call.command));
         self.link.call(call, Box::new(move |result| flight.land(result)));
     }
 }
@@ -381,18 +391,18 @@ fn distribute(batch: Batch, result: Result<Reply, Trouble>) -> Batch {
     batch.into_iter().filter_map(|item| item.land(line())).collect()
 }
 
-/// The lines of an answer, after the nonce.
+/// The lines of an answer, after what its call is known by.
 pub(super) fn lines(reply: Reply) -> Result<Vec<String>, Trouble> {
     let text = reply.text().ok_or_else(not_understood)?;
     Ok(text.lines().skip(1).map(str::to_owned).collect())
 }
 
 /// One operation's line of an answer.
-pub(super) fn read<O: Batched>(line: Option<&str>) -> Result<O::Outcome, Trouble> {
+pub(super) fn read<O: Batched>(operation: &O, line: Option<&str>) -> Result<O::Outcome, Trouble> {
     let line = line.ok_or_else(|| Trouble::unknown("the server's answer is too short"))?;
     match line.strip_prefix('-') {
         Some(error) => Err(of_server(error)),
-        None => O::read(line.trim_end_matches('+')).ok_or_else(not_understood),
+        None => operation.read(line.trim_end_matches('+')).ok_or_else(not_understood),
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 
+use super::batch::Common;
 use super::keys;
 use super::link::{Link, closed};
 use super::resp::{Command, Reply};
@@ -32,6 +33,11 @@ pub(super) struct Call {
 pub(super) type Landed = Done;
 
 impl Link {
+    /// What all calls of a client are told.
+    pub(super) fn common<'a>(&self, client: &'a str) -> Common<'a> {
+        Common { client, retention: self.retention }
+    }
+
     /// A call of a script on some locks, to which the operation's own arguments are added.
     pub(super) fn prepare<'a>(
         &self,
@@ -43,9 +49,7 @@ impl Link {
         let nonce = number.to_string();
         let mut command = Command::new("EVALSHA").arg(&script.hash).arg(names.len().to_string());
         names.for_each(|name| command.push(keys::lock(name)));
-        command.push(&nonce);
-        command.push(client);
-        command.push(&self.retention);
+        command.push(format!("{nonce} {client} {}", self.retention));
         Call { script, number, nonce, command }
     }
 
@@ -116,15 +120,15 @@ impl Link {
 }
 
 impl Call {
-    /// What the script answered: a text or an array that begins with the nonce.
+    /// What the script answered: a text or an array that begins with the nonce, and what was behind it.
     fn answer(&self, result: Result<Reply, Trouble>) -> Result<Reply, Trouble> {
         let reply = result?;
         let echo = match &reply {
             Reply::Error(error) => return Err(of_server(error)),
             Reply::Array(replies) => replies.first().and_then(Reply::text),
-            text => text.text().and_then(|text| text.lines().next()?.split(' ').next()),
+            text => text.text(),
         };
-        if echo == Some(&self.nonce) {
+        if echo.and_then(|echo| echo.split([' ', '\n']).next()) == Some(&self.nonce) {
             return Ok(reply);
         }
         Err(Trouble::unknown("the server gave the answer to another request"))

@@ -35,7 +35,7 @@ pub(super) struct Link {
     again: Notify,
     pub(super) nonce: AtomicU64,
     /// For how long a fence outlives its lock, in ms, as the scripts are told.
-    pub(super) retention: String,
+    pub(super) retention: u64,
     /// The number of the next call when a script's text was last sent, by its hash.
     pub(super) told: Mutex<HashMap<&'static str, u64>>,
     /// How far away the server is.
@@ -68,7 +68,7 @@ impl Link {
             changed: Notify::new(),
             again: Notify::new(),
             nonce: AtomicU64::new(0),
-            retention: retention.as_millis().to_string(),
+            retention: u64::try_from(retention.as_millis()).unwrap_or(u64::MAX),
             told: Mutex::default(),
             trip: Arc::default(),
             runtime,

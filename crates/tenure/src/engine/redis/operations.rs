@@ -1,6 +1,6 @@
 //! Each operation's part of a script's arguments and answers. Positions are known here alone.
 
-use super::batch::Batched;
+use super::batch::{Batched, Common};
 use super::keys;
 use super::resp::Command;
 use super::scripts::{ACQUIRE, CANCEL, RELEASE, RENEW, Script};
@@ -28,15 +28,28 @@ impl Batched for AcquireRequest {
         &self.name
     }
 
-    fn arguments(&self, into: &mut Command) {
-        into.push(self.entry.owner.to_string());
-        into.push(lease(self.lease));
+    fn arguments(&self, common: Common<'_>, into: &mut Command) {
+        let lease = self.lease.duration().as_millis();
+        // A key is kept for the rest of a lease after its release, unless that is above a minute.
+        let mark = if lease <= 60_000 { ' ' } else { '-' };
+        into.push(format!("{mark}{lease:08} {} {}", self.entry.owner, common.client));
+        into.push((lease + u128::from(common.retention)).to_string());
         into.push(wish(self));
     }
 
-    fn read(line: &str) -> Option<Acquired> {
+    fn read(&self, line: &str) -> Option<Acquired> {
         let words: Vec<_> = line.split(' ').collect();
         match words[..] {
+            // A plain grant: its fence is its time.
+            ["1", fence] => {
+                let at = fence.parse().ok()?;
+                Some(Acquired::Granted(Grant {
+                    fence: Fence::from_value(at),
+                    fences: 1,
+                    lease: self.lease.duration(),
+                    at: Moment::from_micros(at),
+                }))
+            }
             ["1", fence, fences, lease, at] => Some(Acquired::Granted(Grant {
                 fence: Fence::from_value(fence.parse().ok()?),
                 fences: fences.parse().ok()?,
@@ -121,12 +134,12 @@ impl Batched for Renewal {
         &self.name
     }
 
-    fn arguments(&self, into: &mut Command) {
+    fn arguments(&self, _: Common<'_>, into: &mut Command) {
         into.push(self.owner.to_string());
         into.push(lease(self.lease));
     }
 
-    fn read(line: &str) -> Option<Renewed> {
+    fn read(&self, line: &str) -> Option<Renewed> {
         match line {
             "1" => Some(Renewed::Extended),
             "0" => Some(Renewed::NotHeld),
@@ -146,17 +159,17 @@ impl Batched for ReleaseRequest {
         &self.name
     }
 
-    fn arguments(&self, into: &mut Command) {
-        into.push(self.entry.owner.to_string());
+    fn arguments(&self, _: Common<'_>, into: &mut Command) {
+        let owner = self.entry.owner;
         // A remainder of a millisecond must not become nothing: nothing means no lingering.
         let linger = self.linger.as_micros().div_ceil(1000);
         match (self.entry.number, linger, self.keep) {
-            (0, 0, 0) => into.push("-"),
-            (number, linger, keep) => into.push(format!("{number:x} {linger} {keep}")),
+            (0, 0, 0) => into.push(owner.to_string()),
+            (number, linger, keep) => into.push(format!("{owner} {number:x} {linger} {keep}")),
         }
     }
 
-    fn read(line: &str) -> Option<ReleaseOutcome> {
+    fn read(&self, line: &str) -> Option<ReleaseOutcome> {
         match line {
             "none" => Some(ReleaseOutcome::NotHeld),
             remaining => Some(ReleaseOutcome::Released { remaining: remaining.parse().ok()? }),
@@ -175,12 +188,12 @@ impl Batched for CancelRequest {
         &self.name
     }
 
-    fn arguments(&self, into: &mut Command) {
+    fn arguments(&self, _: Common<'_>, into: &mut Command) {
         into.push(self.entry.owner.to_string());
         into.push(format!("{:x}", self.entry.number));
     }
 
-    fn read(line: &str) -> Option<()> {
+    fn read(&self, line: &str) -> Option<()> {
         (line == "0").then_some(())
     }
 }

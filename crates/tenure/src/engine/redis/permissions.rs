@@ -26,11 +26,13 @@ const HARMLESS: &[&str] = &[
     "MGET key",
     "PEXPIRE key 1000",
     "PING",
+    "PSETEX key 0 value",
     "PUBLISH channel nothing",
     "PUBSUB NUMSUB channel",
     "RENAME key key",
     "SCAN 0 COUNT 1",
     "SET key value XX",
+    "SETRANGE key -1 value",
     "TIME",
 ];
 

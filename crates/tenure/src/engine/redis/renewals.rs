@@ -53,8 +53,9 @@ impl Server {
 
     async fn renew_part(&self, renewals: &[Renewal]) -> Result<Renewals, Trouble> {
         let names = renewals.iter().map(Batched::name);
+        let common = self.renewals.common(&self.client);
         let mut call = self.renewals.prepare(Renewal::script(), names, &self.client);
-        renewals.iter().for_each(|renewal| renewal.arguments(&mut call.command));
+        renewals.iter().for_each(|renewal| renewal.arguments(common, &mut call.command));
         let sent = clock::now();
         let reply = self.renewals.run(call).await?;
         let received = clock::now();
@@ -64,13 +65,13 @@ impl Server {
         let answered = renewals.iter().zip(&lines).filter(|(_, line)| batch::is_more(line));
         let unsettled = answered.map(|(renewal, _)| renewal.name.clone()).collect();
         let mut lines = lines.iter().map(String::as_str);
-        let outcomes = renewals.iter().map(|_| batch::read::<Renewal>(lines.next())).collect();
+        let outcomes = renewals.iter().map(|it| batch::read(it, lines.next())).collect();
         Ok(Renewals { outcomes, step, unsettled })
     }
 }
 
-/// The server's time, behind the nonce.
+/// The server's time, behind what the call is known by.
 fn time(answer: &str) -> Option<Moment> {
-    let (_, time) = answer.lines().next()?.split_once(' ')?;
+    let (_, time) = answer.lines().next()?.rsplit_once(' ')?;
     Some(Moment::from_micros(time.parse().ok()?))
 }

@@ -25,11 +25,13 @@ script!(INSPECT, "inspect.lua");
 script!(FORCE, "force.lua");
 
 /// What a lock is, and its parts.
-const PARTS: [(&str, &str); 4] = [
+const PARTS: [(&str, &str); 6] = [
+    ("--@ straight.lua", include_str!("lua/straight.lua")),
     ("--@ lock.lua", include_str!("lua/lock.lua")),
     ("--@ state.lua", include_str!("lua/state.lua")),
     ("--@ holders.lua", include_str!("lua/holders.lua")),
     ("--@ queue.lua", include_str!("lua/queue.lua")),
+    ("--@ common.lua", include_str!("lua/common.lua")),
 ];
 
 impl Script {

@@ -1,39 +1,48 @@
 -- Take locks, or join their queues. Upholds I1, I4, I5, I10.
 -- KEYS[i] lock
--- ARGV[1] nonce     ARGV[2] client     ARGV[3] for how long a fence outlives its lock, in ms
--- and for each lock: owner, lease in ms (8 digits), and what else is wanted:
+-- ARGV[1] "nonce client retention": who asks, and for how many ms a fence outlives its lock. In one, because
+-- each argument costs as much as several of the steps below.
+-- and for each lock: what is behind the two times of one who holds it (lock.lua), for how many ms its
+-- key is kept then, and what else is wanted:
 -- "number kind-and-limit permits heartbeat claim fences note", heartbeat 0 for not waiting. For the
 -- one permit of a mutex, entered once and without a note, the plain case: "-" without waiting, or
 -- "+heartbeat claim fences".
--- Returns lines: the nonce, and for each lock one of
+-- Returns lines: the first argument, and for each lock one of
+-- "1 fence"   granted now, with one fence, for the lease that was asked for
 -- "1 fence fences lease-in-ms now"   granted       "2 ahead µs-until-free now"   queued
 -- "3"   busy                "4 kind-and-limit"   in use as another kind
 -- "5 permits"   the owner holds fewer          "-error"   what is in its place is not Tenure's
 -- with a plus sign behind it where there is more to settle than one call may do: ask again at once.
-local client, retention = ARGV[2], ARGV[3]
 local time = redis.call('TIME')
-local stamp = time[1] .. string.sub('00000' .. time[2], -6)
-local now = tonumber(stamp)
-local results = { ARGV[1], '' }
+local stamp = time[1] .. time[2]
+if #stamp < 16 then
+  stamp = time[1] .. string.sub('00000' .. time[2], -6)
+end
 local texts = redis.call('MGET', unpack(KEYS))
-local seen, rest = #KEYS > 1 and {}, nil
-for i = 1, #KEYS do
-  local key, text, sign, written = KEYS[i], texts[i], string.byte(ARGV[i * 3 + 3]), nil
+-- A single lock, which is most calls, needs no tables.
+local count, results, seen, rest = #KEYS, nil, nil, nil
+if count > 1 then
+  results, seen = { ARGV[1] }, {}
+end
+for i = 1, count do
+  local key, text, written = KEYS[i], texts[i], nil
   local is_again = seen and seen[key]
   -- "-" or "+": the plain case, if no client has it and its last fence is behind the clock. No request
   -- overtakes an earlier one for the same lock in the same call (I10).
-  if sign <= 45 and not is_again and (not text or #text == 16 and (tonumber(text) or now) < now) then
-    local held = stamp .. ' ' .. ARGV[i * 3 + 1] .. ' ' .. ARGV[i * 3 + 2] .. ' ' .. client
-    -- What is not a string may be a hash: it stays as it is.
-    if text then
-      written = redis.pcall('SET', key, held, 'PX', ARGV[i * 3 + 2] + retention)
-    else
-      written = redis.pcall('SET', key, held, 'PX', ARGV[i * 3 + 2] + retention, 'NX')
+  if string.byte(ARGV[i * 3 + 1]) <= 45 and not is_again then
+    if not text then
+      -- What is not a string may be a hash: it stays as it is.
+      written = redis.pcall('SET', key, stamp .. ' ' .. stamp .. ARGV[i * 3 - 1], 'PX', ARGV[i * 3], 'NX')
+    elseif #text == 16 and text < stamp and string.find(text, '^%d+$') then
+      written = redis.pcall('PSETEX', key, ARGV[i * 3], stamp .. ' ' .. stamp .. ARGV[i * 3 - 1])
     end
   end
   -- A server that is full refuses to write what may be new; what goes on waiting is not.
   if written and not written.err then
-    results[i + 1] = '1 ' .. stamp .. ' 1 ' .. ARGV[i * 3 + 2] .. ' ' .. stamp
+    if count == 1 then
+      return ARGV[1] .. '\n1 ' .. stamp
+    end
+    results[i + 1] = '1 ' .. stamp
   else
     rest = rest or {}
     rest[#rest + 1] = i
@@ -46,13 +55,87 @@ for i = 1, #KEYS do
   end
 end
 if not rest then
-  return #KEYS == 1 and results[1] .. '\n' .. results[2] or table.concat(results, '\n')
+  return table.concat(results, '\n')
+end
+results = results or { ARGV[1] }
+
+local client, retention = string.match(ARGV[1], ' (%S+) (%d+)$')
+local now = tonumber(stamp)
+
+--@ straight.lua
+
+-- What is written of a waiter for a mutex, its only entry.
+local function waiter_text(owner, lease, alive, claim, fences)
+  return string.format('0 %.0f 1 %d %s %s %s %s %s:0 ', alive, lease, claim, fences, stamp, client, owner)
+end
+
+-- The first to wait for a mutex that is a string makes it a hash, by way of another key of the same slot (see
+-- write_fields); nil if that is not done.
+local function wait_first(key, text, owner, lease, alive, claim, fences)
+  local fence, since, length, holder, of, more =
+    string.match(text, '^(%d+) (%d+)[ +-](%d+) (%x+) (%S+) ?(.*)$')
+  if not fence or #fence ~= 16 or fence > stamp or #since ~= 16 or since > stamp or #length ~= 8
+    or #holder ~= 32 or holder == owner or more ~= '' and not string.find(more, '^%d+ %S*$') then
+    return nil
+  end
+  local ends = since + length * 1000
+  if ends <= now then
+    return nil
+  end
+  local expires = math.max(alive, ends) + retention * 1000 + SLACK
+  local fields = {
+    's', string.format('2 m1 1 1 1 %s %.0f', stamp, expires), 'f', fence, 'c', of,
+    'o', holder .. ' ' .. since .. ' ' .. length,
+    'q1', waiter_text(owner, lease, alive, claim, fences), 'w' .. owner .. ':0', '1', nil, nil,
+  }
+  if more ~= '' then
+    fields[13], fields[14] = 'm', more
+  end
+  local written = redis.pcall('HSET', key .. ':new', unpack(fields))
+  if type(written) == 'table' then
+    return nil
+  end
+  redis.call('RENAME', key .. ':new', key)
+  redis.call('PEXPIRE', key, string.format('%.0f', math.ceil((expires - now) / 1000)))
+  return '2 0 ' .. ends - now .. ' ' .. stamp
+end
+
+-- Others wait already; nil if that is not done.
+local function wait_behind(key, owner, lease, alive, claim, fences)
+  local entry = 'w' .. owner .. ':0'
+  local mutex = read_mutex(key, entry)
+  if not mutex or mutex.owner == owner or mutex.field or not first_waiter(mutex)
+    or math.max(alive, mutex.ends) + retention * 1000 > mutex.expires then
+    return nil
+  end
+  local ticket = mutex.ticket + 1
+  local state = string.format('2 m1 %d %d %d %s %.0f', mutex.waiting + 1, ticket, mutex.head, stamp, mutex.expires)
+  local written = redis.pcall('HSET', key, 's', state, 'q' .. ticket,
+    waiter_text(owner, lease, alive, claim, fences), entry, ticket)
+  if type(written) == 'table' then
+    return nil
+  end
+  return '2 ' .. math.min(mutex.waiting, AHEAD) .. ' ' .. mutex.ends - now .. ' ' .. stamp
+end
+
+local left = {}
+for _, i in ipairs(rest) do
+  local held, heartbeat, claim, fences = ARGV[i * 3 - 1], string.match(ARGV[i * 3 + 1], '^%+(%d+) (%d+) (%d+)$')
+  local is_queued = heartbeat and on_straight(results, i, texts[i], function(key, text)
+    local owner, lease = string.sub(held, 11, 42), tonumber(string.sub(held, 2, 9))
+    local alive = now + heartbeat * 1000
+    return text and wait_first(key, text, owner, lease, alive, claim, fences)
+      or not text and wait_behind(key, owner, lease, alive, claim, fences)
+  end)
+  if not is_queued then
+    left[#left + 1] = i
+  end
+end
+if #left == 0 then
+  return table.concat(results, '\n')
 end
 
 --@ lock.lua
-
--- Farther behind than this, it makes no difference.
-local AHEAD = 8
 
 local function standing(lock, ahead)
   local ends = first_end(lock)
@@ -232,15 +315,16 @@ local function acquire(lock, owner, lease, wish)
   return standing(lock, lock.waiting - lock.parked - 1)
 end
 
-for _, i in ipairs(rest) do
-  local wish = ARGV[i * 3 + 3]
+for _, i in ipairs(left) do
+  local wish = ARGV[i * 3 + 1]
   if wish == '-' then
     wish = '0 m1 1 0 0 1 '
   elseif string.sub(wish, 1, 1) == '+' then
     wish = '0 m1 1 ' .. string.sub(wish, 2) .. ' '
   end
+  local held = ARGV[i * 3 - 1]
   on_lock(results, i, texts[i], function(lock)
-    return acquire(lock, ARGV[i * 3 + 1], tonumber(ARGV[i * 3 + 2]), wish)
+    return acquire(lock, string.sub(held, 11, 42), tonumber(string.sub(held, 2, 9)), wish)
   end)
 end
 return table.concat(results, '\n')

@@ -1,10 +1,10 @@
 -- Leave queues, and give back what was granted in the meantime. Upholds I5, I6.
 -- KEYS[i] lock
--- ARGV[1] nonce     ARGV[2] client     ARGV[3] for how long a fence outlives its lock, in ms
+-- ARGV[1] "nonce client retention": who asks, and for how many ms a fence outlives its lock
 -- and for each lock: owner, number of the entry
--- Returns lines: the nonce, and for each lock "0" or "-error"; with a plus sign behind it where
+-- Returns lines: the first argument, and for each lock "0" or "-error"; with a plus sign behind it where
 -- there is more to settle than one call may do.
-local retention = ARGV[3]
+local retention = string.match(ARGV[1], '%d+$')
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local results = { ARGV[1] }
@@ -26,7 +26,7 @@ end
 
 for i = 1, #KEYS do
   on_lock(results, i, nil, function(lock)
-    return cancel(lock, ARGV[i * 2 + 2], ARGV[i * 2 + 3])
+    return cancel(lock, ARGV[i * 2], ARGV[i * 2 + 1])
   end)
 end
 return table.concat(results, '\n')

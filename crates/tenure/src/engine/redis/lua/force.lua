@@ -1,13 +1,13 @@
 -- Take a lock away from its holders, raise its fence, keep a record, and tell them. Upholds I4, I6:
 -- all is written before anything is told, so a server that refuses to write has told nothing.
 -- KEYS[1] lock
--- ARGV[1] nonce     ARGV[2] client     ARGV[3] for how long a fence outlives its lock, in ms
--- ARGV[4] the owner expected, or ""    ARGV[5] who does it and why, for the record
--- ARGV[6] how long the record is kept, ms
--- Returns the nonce, the owners that held it, 1 if others still do, more than one call takes away, and 1
+-- ARGV[1] "nonce client retention": who asks, and for how many ms a fence outlives its lock
+-- ARGV[2] the owner expected, or ""    ARGV[3] who does it and why, for the record
+-- ARGV[4] how long the record is kept, ms
+-- Returns the first argument, the owners that held it, 1 if others still do, more than one call takes away, and 1
 -- if there is more to settle: none, and nothing is changed, if nobody does or not the one expected; or an
 -- error.
-local retention = ARGV[3]
+local retention = string.match(ARGV[1], '%d+$')
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
@@ -19,18 +19,18 @@ if wrong then
 end
 settle(lock)
 local taken, clients = {}, {}
-for _, owner in ipairs(ARGV[4] == '' and owners(lock, AT_MOST) or { ARGV[4] }) do
+for _, owner in ipairs(ARGV[2] == '' and owners(lock, AT_MOST) or { ARGV[2] }) do
   local holder = find(lock, owner)
   if holder then
     remove(lock, owner)
     taken[#taken + 1], clients[#clients + 1] = owner, holder.client
   end
 end
-local is_rest = ARGV[4] == '' and #owners(lock, 1) > 0
+local is_rest = ARGV[2] == '' and #owners(lock, 1) > 0
 if #taken > 0 then
   next_fence(lock, 1)
-  local record = plain(now) .. ' ' .. table.concat(taken, ',') .. ' ' .. ARGV[5]
-  lock.record, lock.till = record, lock.time + ARGV[6] * 1000
+  local record = plain(now) .. ' ' .. table.concat(taken, ',') .. ' ' .. ARGV[3]
+  lock.record, lock.till = record, lock.time + ARGV[4] * 1000
   -- Something is written before anything is told: a server may refuse to write.
   go_on_without_memory(lock)
   spread(lock)

@@ -1,12 +1,12 @@
 -- Who holds locks, who waits for them, and the record of the last forced release.
 -- KEYS[i] lock
--- ARGV[1] nonce     ARGV[2] client     ARGV[3] for how long a fence outlives its lock, in ms
--- ARGV[4] how many waiters to show     ARGV[5] how many holders to show
--- Returns the nonce, and for each lock
+-- ARGV[1] "nonce client retention": who asks, and for how many ms a fence outlives its lock
+-- ARGV[2] how many waiters to show     ARGV[3] how many holders to show
+-- Returns the first argument, and for each lock
 -- {kind and limit, how many hold it, holders, how many wait, waiters, record} or an error.
 -- A holder is {owner, permits, entries, fence, µs left, client, note}, a waiter
 -- {entry, permits, since, client, note}; the kind is "" for a lock that nobody holds or wants.
-local retention = ARGV[3]
+local retention = string.match(ARGV[1], '%d+$')
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local results = { ARGV[1] }
@@ -22,7 +22,7 @@ local function holders(lock)
   if lock.single then
     return lock.holder and { row(lock, lock.holder) } or {}
   end
-  local list, texts = some(lock, 1, math.min(tonumber(ARGV[5]), lock.count))
+  local list, texts = some(lock, 1, math.min(tonumber(ARGV[3]), lock.count))
   local rows = {}
   for at, owner in ipairs(list) do
     if texts[at] then
@@ -35,7 +35,7 @@ end
 local function waiters(lock)
   local rows, ticket = {}, lock.first
   for _ = 1, lock.waiting > 0 and AT_MOST or 0 do
-    if #rows >= tonumber(ARGV[4]) or ticket > lock.ticket then
+    if #rows >= tonumber(ARGV[2]) or ticket > lock.ticket then
       break
     end
     local w = waiter_at(lock, ticket)

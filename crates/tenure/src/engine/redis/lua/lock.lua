@@ -4,10 +4,11 @@
 --
 -- A free lock is a string, its last fence, which outlives it for the retention. A mutex that one client
 -- holds, entered once, and that no client waits for, is a string, too:
---   "fence owner lease client since extra note", the first three with 16, 32 and 8 digits: the last of
---   its fences, and the length of its lease in ms. Since when that runs is absent if it is since its
---   grant, the time of which is its fence; how many fences it has beyond one, and a note, are absent if
---   there is neither.
+--   "fence since lease owner client extra note", the first four with 16, 16, 8 and 32 digits, so that each has
+--   its place: the last of its fences; since when its lease runs, and for how many ms. Behind since is a
+--   blank if a release may leave the key's expiry as it is, "-" if it must tell it, because the lease
+--   is long, "+" if a renewal has told it to be kept for longer. How many fences it has beyond one, and a
+--   note, are absent if there is neither.
 -- Everything else is a hash:
 --   s  "2 kind-and-limit waiting ticket head last expires": how many wait; the last ticket, and the
 --      first that may be unparked; the lock's time when this was written, and when the key expires
@@ -220,12 +221,6 @@ local function leave(lock, owner, number, linger, keep)
     pass_on(lock)
   end
   return remaining
-end
-
--- What went wrong, as a line of an answer. A lock's own trouble is not that of others in its call.
-local function failure(wrong)
-  local text = type(wrong) == 'table' and wrong.err or tostring(wrong)
-  return '-' .. string.gsub(text, '[\r\n]', ' ')
 end
 
 -- Performs an operation on the lock of KEYS[i], from opening to closing, and notes its result: with a

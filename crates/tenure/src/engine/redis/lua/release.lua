@@ -1,26 +1,43 @@
 -- End entries of owners, and hand each lock that becomes free to its next waiter in the same step.
 -- Upholds I3, I5, I10.
 -- KEYS[i] lock
--- ARGV[1] nonce     ARGV[2] client     ARGV[3] for how long a fence outlives its lock, in ms
--- and for each lock: owner, and "-" for its only entry, or "number linger-in-ms keep": with keep
--- above 0 the entry stays, and if it is the only one, all permits are given back but so many
--- Returns lines: the nonce, and for each lock the number of entries that remain, "none" when there
+-- ARGV[1] "nonce client retention": who asks, and for how many ms a fence outlives its lock
+-- and for each lock: its owner for the only entry; or "owner number linger-in-ms keep": with keep above 0
+-- the entry stays and all permits but so many are given back if it is the only one
+-- Returns lines: the first argument, and for each lock the number of entries that remain, "none" when there
 -- was no such entry, or "-error"; with a plus sign behind it where there is
 -- more to settle than one call may do.
-local results = { ARGV[1], '' }
 local texts = redis.call('MGET', unpack(KEYS))
-local seen, rest = #KEYS > 1 and {}, nil
-for i = 1, #KEYS do
-  local key, text, written = KEYS[i], texts[i], nil
+-- A single lock, which is most calls, needs no tables.
+local count, results, seen, rest, stamp = #KEYS, nil, nil, nil, nil
+if count > 1 then
+  results, seen = { ARGV[1] }, {}
+end
+for i = 1, count do
+  local key, text, wish, written = KEYS[i], texts[i], ARGV[i + 1], nil
   local is_again = seen and seen[key]
   -- The plain case: held by this owner alone, entered once, and no client waits. Its lease may have just
-  -- ended, but no other has had the lock since. A key expires at a time of the server's clock, later than
-  -- the lease, and so than the fence: left as it is, no clock that is set makes it go too soon.
-  if text and not is_again and ARGV[i * 2 + 3] == '-' and string.sub(text, 18, 49) == ARGV[i * 2 + 2]
-    and string.sub(text, 51, 58) <= '00060000' then
-    written = redis.pcall('SET', key, string.sub(text, 1, 16), 'KEEPTTL')
+  -- ended, but no other has had the lock since.
+  if text and not is_again and #wish == 32 and string.sub(text, 44, 75) == wish then
+    local fence = string.sub(text, 1, 16)
+    if string.byte(text, 34) == 32 then
+      -- A blank: its key expires soon enough, at a time of the server's clock later than the lease, and so
+      -- than the fence. Left as it is, no clock that is set makes it go too soon.
+      written = redis.pcall('SET', key, fence, 'KEEPTTL')
+    else
+      if not stamp then
+        local time = redis.call('TIME')
+        stamp = time[1] .. string.sub('00000' .. time[2], -6)
+      end
+      if fence <= stamp then
+        written = redis.pcall('PSETEX', key, string.match(ARGV[1], '%d+$'), fence)
+      end
+    end
   end
   if written and not written.err then
+    if count == 1 then
+      return ARGV[1] .. '\n0'
+    end
     results[i + 1] = '0'
   else
     rest = rest or {}
@@ -34,18 +51,88 @@ for i = 1, #KEYS do
   end
 end
 if not rest then
-  return #KEYS == 1 and results[1] .. '\n' .. results[2] or table.concat(results, '\n')
+  return table.concat(results, '\n')
+end
+results = results or { ARGV[1] }
+
+local retention = string.match(ARGV[1], '%d+$')
+local time = redis.call('TIME')
+local stamp = time[1] .. string.sub('00000' .. time[2], -6)
+local now = tonumber(stamp)
+
+--@ straight.lua
+
+-- Writes the next holder in the place of the first waiter, and what it is to be told; nil if that is not done.
+local function write_next(mutex, owner, lease, fences, client, note)
+  -- As many fences as it wants, for the last one of before is behind the clock.
+  local fence, extra = string.format('%.0f', now + fences - 1), fences - 1
+  local kept = lease + retention + math.ceil(extra / 1000)
+  local more = (extra > 0 or note ~= '') and extra .. ' ' .. note
+  local length = string.format('%08d', lease)
+  if mutex.waiting == 1 then
+    local written = redis.pcall('PSETEX', mutex.key, kept, fence .. ' ' .. stamp
+      .. (lease <= A_MINUTE and ' ' or '-') .. length .. ' ' .. owner .. ' ' .. client
+      .. (more and ' ' .. more or ''))
+    return not written.err
+  elseif now + kept * 1000 > mutex.expires then
+    return nil
+  end
+  -- A server that is out of memory refuses HSET, unless the script has written before.
+  local gone = redis.pcall('HDEL', mutex.key, 'q' .. mutex.head, 'w' .. owner .. ':0', 'm')
+  if type(gone) == 'table' then
+    return nil
+  end
+  local state = string.format('2 m1 %d %s %d %s %.0f', mutex.waiting - 1, mutex.ticket, mutex.head + 1, stamp,
+    mutex.expires)
+  local fields = { 's', state, 'f', fence, 'o', owner .. ' ' .. stamp .. ' ' .. length, 'c', client, nil, nil }
+  if more then
+    fields[9], fields[10] = 'm', more
+  end
+  redis.call('HSET', mutex.key, unpack(fields))
+  return true
 end
 
-local retention = ARGV[3]
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+-- Hands a mutex over to its first waiter, if it can be reached; nil if that is not done.
+local function pass(key, owner)
+  local mutex = read_mutex(key, 'c')
+  if not mutex or not mutex.field or mutex.owner ~= owner then
+    return nil
+  end
+  local next_owner, lease, fences, client, note = first_waiter(mutex)
+  if not next_owner or fences == '0' then
+    return nil
+  end
+  local channel = CHANNEL .. client
+  local found = redis.pcall('PUBSUB', 'NUMSUB', channel)
+  if found.err or found[2] == 0 then
+    return nil
+  end
+  if write_next(mutex, next_owner, lease, fences, client, note) then
+    redis.call('PUBLISH', channel, table.concat({
+      'granted', next_owner .. ':0', stamp, fences, lease, stamp, key,
+    }, ' '))
+    return '0'
+  end
+end
+
+local left = {}
+for _, i in ipairs(rest) do
+  local wish = ARGV[i + 1]
+  local is_passed = #wish == 32 and on_straight(results, i, texts[i], function(key, text)
+    return not text and pass(key, wish)
+  end)
+  if not is_passed then
+    left[#left + 1] = i
+  end
+end
+if #left == 0 then
+  return table.concat(results, '\n')
+end
 
 --@ lock.lua
 
-local function release(lock, owner, wish)
-  local number, linger, keep =
-    string.match(wish == '-' and '0 0 0' or wish, '^(%x+) (%d+) (%d+)$')
+local function release(lock, wish)
+  local owner, number, linger, keep = string.match(wish, '^(%x+) (%x+) (%d+) (%d+)$')
   -- While nobody waits, or a mutex is held, there is nothing to settle.
   if lock.waiting > 0 and not (lock.holder and lock.holder.ends > lock.time) then
     settle(lock)
@@ -53,9 +140,10 @@ local function release(lock, owner, wish)
   return leave(lock, owner, number, tonumber(linger), tonumber(keep)) or 'none'
 end
 
-for _, i in ipairs(rest) do
+for _, i in ipairs(left) do
+  local wish = ARGV[i + 1]
   on_lock(results, i, texts[i], function(lock)
-    return release(lock, ARGV[i * 2 + 2], ARGV[i * 2 + 3])
+    return release(lock, #wish == 32 and wish .. ' 0 0 0' or wish)
   end)
 end
 return table.concat(results, '\n')

@@ -1,40 +1,48 @@
 -- Extend leases of owners that still hold their locks. Upholds I2, I3: a lease never becomes
 -- shorter, and a missing one is never made.
 -- KEYS[i] lock
--- ARGV[1] nonce     ARGV[2] client     ARGV[3] for how long a fence outlives its lock, in ms
+-- ARGV[1] "nonce client retention": who asks, and for how many ms a fence outlives its lock
 -- and for each lock: owner, lease in ms (8 digits)
--- Returns lines: the nonce and the server's time, and for each lock "1" when extended, "0" when not
+-- Returns lines: the first argument and the server's time, and for each lock "1" when extended, "0" when not
 -- held, or "-error"; with a plus sign behind it where there is more to settle than one call may do.
-local retention = ARGV[3]
+local retention = string.match(ARGV[1], '%d+$')
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
 local results = { ARGV[1] .. ' ' .. stamp, '' }
 local texts = redis.call('MGET', unpack(KEYS))
 local seen, rest = #KEYS > 1 and {}, nil
+-- Most leases of a call are equally long: what follows from the length is found out once.
+local lease, runs_since, times = nil, nil, nil
+-- With its first renewal, and the first of each 100 s, the key of a lock is told to live for 100 s longer than
+-- it must; the others need not tell it. The first 8 digits of a time say which 100 s it is in.
+local LONGER, period = 100000, string.sub(stamp, 1, 8)
 for i = 1, #KEYS do
-  local key, text, lease = KEYS[i], texts[i], ARGV[i * 2 + 3]
-  local is_again, ends, since, behind = seen and seen[key], nil, nil, nil
-  if text and not is_again and string.sub(text, 18, 49) == ARGV[i * 2 + 2] then
-    -- Its lease runs since its grant, the time of which is its fence, or since what is behind the client.
-    behind = string.find(text, ' ', 60, true)
-    since = tonumber(behind and string.sub(text, behind + 1, behind + 16) or string.sub(text, 1, 16))
-    ends = since and (tonumber(string.sub(text, 51, 58)) or 0) * 1000 + since
+  local key, text = KEYS[i], texts[i]
+  local is_again, former, since = seen and seen[key], nil, nil
+  if ARGV[i * 2 + 1] ~= lease then
+    lease = ARGV[i * 2 + 1]
+    runs_since, times = string.format('%016.0f', now - lease * 1000), stamp .. '+' .. lease
   end
-  -- The plain case: held by this owner alone, no client waits, and the clock was not set back.
-  if ends and ends > now and since <= now and string.sub(text, 1, 16) <= stamp then
-    results[i + 1] = '1'
-    if ends < now + lease * 1000 then
-      local held = string.sub(text, 1, 50) .. lease .. string.sub(text, 59, behind and behind - 1 or -1)
-        .. ' ' .. stamp .. (behind and string.sub(text, behind + 17) or '')
-      local written = redis.pcall('SET', key, held, 'PX', lease + retention)
-      if written.err then
-        -- A server that is out of memory refuses SET, unless the script has written before.
-        redis.pcall('PEXPIRE', key, lease + retention)
-        written = redis.pcall('SET', key, held, 'PX', lease + retention)
-        results[i + 1] = written.err and '-' .. written.err or '1'
-      end
+  if text and not is_again and string.sub(text, 44, 75) == ARGV[i * 2] then
+    since, former = string.sub(text, 18, 33), string.sub(text, 35, 42)
+  end
+  -- The plain case: held by this owner alone, no client waits, its lease runs, is not longer than the new
+  -- one, and the clock was not set back. All times have the same number of digits.
+  local written = nil
+  if since and since <= stamp and string.sub(text, 1, 16) <= stamp and (former == lease and since > runs_since
+    or former < lease and (tonumber(since) or 0) + (tonumber(former) or 0) * 1000 > now) then
+    if former == lease and string.byte(text, 34) == 43 and string.sub(since, 1, 8) == period then
+      written = redis.pcall('SETRANGE', key, '17', times)
     end
+    -- A server that is out of memory refuses to write, unless the script has written before.
+    if type(written) ~= 'number' then
+      redis.pcall('PEXPIRE', key, lease + retention + LONGER)
+      written = redis.pcall('SETRANGE', key, '17', times)
+    end
+  end
+  if type(written) == 'number' then
+    results[i + 1] = '1'
   else
     rest = rest or {}
     rest[#rest + 1] = i
@@ -47,6 +55,33 @@ for i = 1, #KEYS do
   end
 end
 if not rest then
+  return table.concat(results, '\n')
+end
+
+--@ straight.lua
+
+-- Extends the lease of a mutex that others wait for; nil if that is not done.
+local function extend(key, owner, lease)
+  local mutex = read_mutex(key, 'c')
+  local ends = now + lease * 1000
+  if not mutex or not mutex.field or mutex.owner ~= owner or mutex.ends > ends or not first_waiter(mutex)
+    or ends + retention * 1000 > mutex.expires then
+    return nil
+  end
+  local written = redis.pcall('HSET', key, 'o', owner .. ' ' .. stamp .. ' ' .. lease)
+  return type(written) == 'number' and '1' or nil
+end
+
+local left = {}
+for _, i in ipairs(rest) do
+  local is_extended = on_straight(results, i, texts[i], function(key, text)
+    return not text and extend(key, ARGV[i * 2], ARGV[i * 2 + 1])
+  end)
+  if not is_extended then
+    left[#left + 1] = i
+  end
+end
+if #left == 0 then
   return table.concat(results, '\n')
 end
 
@@ -63,9 +98,9 @@ local function renew(lock, owner, lease)
   return '1'
 end
 
-for _, i in ipairs(rest) do
+for _, i in ipairs(left) do
   on_lock(results, i, texts[i], function(lock)
-    return renew(lock, ARGV[i * 2 + 2], tonumber(ARGV[i * 2 + 3]))
+    return renew(lock, ARGV[i * 2], tonumber(ARGV[i * 2 + 1]))
   end)
 end
 return table.concat(results, '\n')

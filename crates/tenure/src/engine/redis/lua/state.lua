@@ -1,26 +1,6 @@
 -- A lock's own text or fields: reading them, and writing back what has changed.
 
--- The channel on which a client hears of its grants, with its id behind it.
-local CHANNEL = 'tenure:wake:'
--- A hash is told to live for so much longer than it must, so that it need not be told each time.
-local SLACK = 60 * 1000000
--- One call serves, parks or purges at most this many waiters, and ends at most this many leases: a
--- few milliseconds at worst. A plus sign behind an answer asks its client to go on.
-local AT_MOST = 1000
--- Of parked waiters that are dead, a call forgets so many.
-local PARKED_AT_MOST = 250
--- Of so many holders the first end is told exactly.
-local FEW = 32
--- Fences are below 2^53, with room for those that follow.
-local LARGEST_FENCE = 9007199254740991 - 1000000
--- Later than any time.
-local NEVER = 9007199254740991
--- No clock is wrong by a hundred years, in µs. What is stored and says so was not written by Tenure; taken
--- for true, it would end every lease.
-local CENTURY = 100 * 365 * 86400 * 1000000
--- A lock that is free while all its waiters are parked is reserved for so long, in µs: a client
--- whose wake-ups were interrupted connects again and asks within this time, and is served in order.
-local RESERVED = 100 * 1000
+--@ common.lua
 
 local function plain(number)
   return string.format('%.0f', number)
@@ -58,12 +38,11 @@ local function read_text(lock, text)
     lock.fence = tonumber(text)
     return nil
   end
-  local fence, owner, lease, client, since, more =
-    string.match(text, '^(%d+) (%x+) (%d+) (%S+) ?(%d*) ?(.*)$')
+  local fence, since, lease, owner, client, more =
+    string.match(text, '^(%d+) (%d+)[ +-](%d+) (%x+) (%S+) ?(.*)$')
   if not fence or not is_fence(fence) then
     return 'text'
   end
-  since = since ~= '' and since or fence
   lock.fence = tonumber(fence)
   lock.holder = read_holder(lock.fence, owner, since, lease, client, nil, more ~= '' and more or nil)
   return not lock.holder and 'holder' or nil
@@ -309,10 +288,9 @@ local function close(lock)
       return write_text(lock, plain(lock.fence), retention + ahead)
     elseif holder.entries == '0' then
       local since, lease = lease_of(lock, holder, lock.shift)
-      local fence, more = plain(lock.fence), more_of(holder)
+      local times = string.format('%s%s%08d', since, lease <= A_MINUTE and ' ' or '-', lease)
       return write_text(lock, table.concat({
-        fence, holder.owner, string.format('%08d', lease), holder.client,
-        (since ~= fence or more) and since or nil, more,
+        plain(lock.fence), times, holder.owner, holder.client, more_of(holder),
       }, ' '), lease + retention + ahead)
     end
   end

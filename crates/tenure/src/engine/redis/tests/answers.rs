@@ -197,7 +197,8 @@ fn inspect_gives_every_answer(server: &Server) {
     });
     assert_eq!(answers.caller.state(), state, "to look changes nothing");
     let [nonce, locks @ ..] = reply.array().unwrap() else { panic!("{reply:?}") };
-    assert_eq!((nonce.text(), locks.len()), (Some("nonce"), 4));
+    assert!(nonce.text().unwrap().starts_with("nonce "));
+    assert_eq!(locks.len(), 4);
     let told = |index: usize| {
         let [kind, holding, holders, waiting, shown, record] = locks[index].array().unwrap() else {
             panic!("{reply:?}")

@@ -9,7 +9,7 @@ use tenure_testkit::Server;
 use tenure_testkit::resp::Connection;
 use tenure_testkit::resp::Reply as Plain;
 
-use super::super::batch::{self, Batched};
+use super::super::batch::{self, Batched, Common};
 use super::super::keys;
 use super::super::resp::{Command, Parser, Reply};
 use super::super::scripts::Script;
@@ -19,8 +19,16 @@ use crate::core::name::LockName;
 /// For how long fences outlive their locks here, in ms.
 pub(super) const RETENTION: &str = "60000";
 
+/// What the operations of a client have in common here.
+pub(super) fn common(client: &str) -> Common<'_> {
+    Common { client, retention: RETENTION.parse().unwrap() }
+}
+
 /// The keys of the clock.
 const CLOCK: [&str; 2] = ["test:s", "test:us"];
+
+/// Where the straight way notes a result.
+const STRAIGHT: &str = "results[i + 1] = is_done and result or failure(result)";
 
 pub(super) struct Caller {
     connection: Connection,
@@ -28,6 +36,8 @@ pub(super) struct Caller {
     pub(super) ear: Connection,
     pub(super) client: String,
     pub(super) now: Moment,
+    /// Operations that went the straight way are counted.
+    pub(super) counts_straight: bool,
 }
 
 /// Every key but the clock's, as the server would write it down.
@@ -44,7 +54,7 @@ impl Caller {
         // A wake-up that never comes is a difference, to be told soon: it is looked for many times.
         ear.set_patience(Duration::from_millis(500)).unwrap();
         let now = Moment::from_micros(1_794_768_132_030_839);
-        Self { connection, ear, client, now }
+        Self { connection, ear, client, now, counts_straight: false }
     }
 
     pub(super) fn pass(&mut self, time: Duration) {
@@ -67,8 +77,9 @@ impl Caller {
         operations: &[&O],
     ) -> Result<Vec<String>, String> {
         let names: Vec<_> = operations.iter().map(|it| it.name()).collect();
+        let client = self.client.clone();
         let reply = self.run(O::script(), &names, |command| {
-            operations.iter().for_each(|operation| operation.arguments(command));
+            operations.iter().for_each(|operation| operation.arguments(common(&client), command));
         });
         let failed = format!("the whole call failed: {reply:?}");
         batch::lines(reply).map_err(|_| failed)
@@ -85,15 +96,23 @@ impl Caller {
         let (seconds, rest) = ((micros / 1_000_000).to_string(), (micros % 1_000_000).to_string());
         self.say(&["MSET", CLOCK[0], &seconds, CLOCK[1], &rest]);
         let clock = format!("redis.call('MGET', '{}', '{}')", CLOCK[0], CLOCK[1]);
-        let text = script.text.replace("redis.call('TIME')", &clock);
+        let mut text = script.text.replace("redis.call('TIME')", &clock);
+        if self.counts_straight {
+            let count = format!("{STRAIGHT} redis.call('INCR', 'test:{}')", script.hash);
+            text = text.replace(STRAIGHT, &count);
+        }
         let mut command = Command::new("EVAL").arg(text).arg(names.len().to_string());
         names.iter().for_each(|name| command.push(keys::lock(name)));
-        command.push("nonce");
-        command.push(&self.client);
-        command.push(RETENTION);
+        command.push(format!("nonce {} {RETENTION}", self.client));
         arguments(&mut command);
         let words = words(&command);
         convert(self.connection.command(&words).unwrap())
+    }
+
+    /// How often a script went the straight way, of those times that were counted.
+    pub(super) fn straight(&mut self, script: &Script) -> u32 {
+        let count = self.say(&["GET", &format!("test:{}", script.hash)]);
+        count.text().map_or(0, |count| count.parse().unwrap())
     }
 
     /// Every key as it is.

@@ -4,7 +4,7 @@ use tenure_testkit::Server;
 use tenure_testkit::resp::Reply as Plain;
 
 use super::answers::{acquire, name, permits, release, renewal, waiting};
-use super::caller::Caller;
+use super::caller::{Caller, RETENTION, common};
 use super::*;
 use crate::core::moment::Moment;
 
@@ -120,7 +120,9 @@ fn a_renewal_tells_the_time(server: &Server) {
     for (owner, state) in [(owner, "1"), (other, "0")] {
         caller.now = Moment::from_micros(1_794_768_132_000_042);
         let renewal = renewal("x", owner);
-        let reply = caller.run(&scripts::RENEW, &[&name("x")], |it| renewal.arguments(it));
-        assert_eq!(reply.text(), Some(&format!("nonce 1794768132000042\n{state}")[..]));
+        let reply = caller
+            .run(&scripts::RENEW, &[&name("x")], |it| renewal.arguments(common("client"), it));
+        let head = format!("nonce {} {RETENTION}", caller.client);
+        assert_eq!(reply.text(), Some(&format!("{head} 1794768132000042\n{state}")[..]));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::super::batch::Batched;
 use super::super::resp::Command;
 use super::answers::{acquire, cancel, release, renewal};
-use super::caller::words;
+use super::caller::{common, words};
 use crate::owner::Owner;
 
 pub(super) const ACQUIRE: &str = include_str!("../lua/acquire.lua");
@@ -14,15 +14,17 @@ pub(super) const RELEASE: &str = include_str!("../lua/release.lua");
 pub(super) const CANCEL: &str = include_str!("../lua/cancel.lua");
 const INSPECT: &str = include_str!("../lua/inspect.lua");
 const FORCE: &str = include_str!("../lua/force.lua");
-const LOCK: [&str; 4] = [
+const LOCK: [&str; 6] = [
+    include_str!("../lua/common.lua"),
+    include_str!("../lua/straight.lua"),
     include_str!("../lua/lock.lua"),
     include_str!("../lua/state.lua"),
     include_str!("../lua/holders.lua"),
     include_str!("../lua/queue.lua"),
 ];
 
-/// Every call carries these, whether the script needs them or not: all are called in one way.
-const COMMON: [&str; 3] = ["ARGV[1]", "ARGV[2]", "ARGV[3]"];
+/// Every call carries this, whether the script needs all of it or not: all are called in one way.
+const COMMON: &str = "ARGV[1]";
 
 /// The contract of a script: the comment that it begins with, as one line.
 pub(super) fn header(script: &str) -> String {
@@ -52,12 +54,13 @@ fn listed_for_each_lock(header: &str) -> usize {
     last.map_or(items.len(), |last| last + 1)
 }
 
-/// The slots of a body that has so many arguments for each lock, behind the common three.
+/// The slots of a body that has so many arguments for each lock, behind the common one.
 fn used_for_each_lock(count: usize) -> BTreeSet<String> {
-    let slot = |at: usize| match (at + 4).checked_sub(count) {
+    let slot = |at: usize| match (at + 2).checked_sub(count) {
+        Some(more) if count == 1 => format!("ARGV[i + {more}]"),
         Some(0) => format!("ARGV[i * {count}]"),
         Some(more) => format!("ARGV[i * {count} + {more}]"),
-        None => format!("ARGV[i * {count} - {}]", count - at - 4),
+        None => format!("ARGV[i * {count} - {}]", count - at - 2),
     };
     (0..count).map(slot).collect()
 }
@@ -67,11 +70,11 @@ fn the_header_of_each_script_names_the_slots_of_its_body() {
     for script in [ACQUIRE, RENEW, RELEASE, CANCEL, INSPECT, FORCE] {
         let (header, body) = (header(script), body(script));
         let mut named = slots(&header, "ARGV");
-        assert!(COMMON.iter().all(|slot| named.remove(*slot)), "{header}");
+        assert!(named.remove(COMMON), "{header}");
         let each = listed_for_each_lock(&header);
         named.extend(used_for_each_lock(each));
         let mut used = slots(&body, "ARGV");
-        used.retain(|slot| !COMMON.contains(&slot.as_str()));
+        used.remove(COMMON);
         assert_eq!(named, used, "{header}");
         check_keys(&header, &body);
     }
@@ -98,7 +101,7 @@ fn check_keys(header: &str, body: &str) {
 fn the_engine_sends_what_the_header_of_each_script_lists() {
     fn sent(operation: &impl Batched) -> usize {
         let mut command = Command::new("EVAL");
-        operation.arguments(&mut command);
+        operation.arguments(common("client"), &mut command);
         words(&command).len() - 1
     }
     let owner = Owner::new();

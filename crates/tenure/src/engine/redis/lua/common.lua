@@ -1,0 +1,33 @@
+-- What the straight way and the rules have in common.
+
+-- The channel on which a client hears of its grants, with its id behind it.
+local CHANNEL = 'tenure:wake:'
+-- A hash is told to live for so much longer than it must, so that it need not be told each time.
+local SLACK = 60 * 1000000
+-- One call serves, parks or purges at most this many waiters, and ends at most this many leases: a
+-- few milliseconds at worst. A plus sign behind an answer asks its client to go on.
+local AT_MOST = 1000
+-- Of parked waiters that are dead, a call forgets so many.
+local PARKED_AT_MOST = 250
+-- A lease above this, in ms, is too long for its key to be kept for it after a release.
+local A_MINUTE = 60000
+-- Farther behind than this, it makes no difference to a waiter.
+local AHEAD = 8
+-- Of so many holders the first end is told exactly.
+local FEW = 32
+-- Fences are below 2^53, with room for those that follow.
+local LARGEST_FENCE = 9007199254740991 - 1000000
+-- Later than any time.
+local NEVER = 9007199254740991
+-- No clock is wrong by a hundred years, in µs. What is stored and says so was not written by Tenure; taken
+-- for true, it would end every lease.
+local CENTURY = 100 * 365 * 86400 * 1000000
+-- A lock that is free while all its waiters are parked is reserved for so long, in µs: a client
+-- whose wake-ups were interrupted connects again and asks within this time, and is served in order.
+local RESERVED = 100 * 1000
+
+-- What went wrong, as a line of an answer. A lock's own trouble is not that of others in its call.
+local function failure(wrong)
+  local text = type(wrong) == 'table' and wrong.err or tostring(wrong)
+  return '-' .. string.gsub(text, '[\r\n]', ' ')
+end
