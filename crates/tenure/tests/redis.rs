@@ -7,6 +7,7 @@
 mod redis {
     pub(crate) mod fixture;
 
+    mod again;
     mod damage;
     mod distance;
     mod failover;

@@ -16,19 +16,28 @@
 //! answer ends with a plus sign: an acquire is sent again, for its own answer depends on the rest; after
 //! any other operation, calls that cancel nothing follow until the lock is settled.
 //!
-//! **Split.** A call that the server refuses as a whole, because of one of its keys, is sent again in
-//! halves: what is wrong with one lock is that lock's trouble alone.
+//! **Put back.** What a call has not performed is put back, before all that waits of its names: where the
+//! server has forgotten the script, which then is sent along; and where it refuses a call as a whole because of
+//! one of its keys: then each operation leaves in a call of its own, for what is wrong with one lock is that
+//! lock's trouble alone. But an acquire must not come behind what was sent after it: see
+//! [`flights`](self::flights).
 //!
 //! **One sender.** Whoever finds that something can leave becomes the sender, until nothing can: it
 //! takes a batch, lets go of the lock, and writes it to the socket. Others only add. So batches reach
 //! the socket in the order in which they were taken, no lock is held while the link is called, and a
 //! link that answers at once, because it is down, does not call deeper.
 
+mod flights;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{Notify, oneshot};
 
+use self::flights::{FlightId, Flights};
+use super::call::Landing;
 use super::link::{Link, closed};
 use super::resp::{Command, Reply};
 use super::scripts::Script;
@@ -82,6 +91,8 @@ trait Item: Send {
     fn script(&self) -> &'static Script;
     fn name(&self) -> &LockName;
     fn arguments(&self, common: Common<'_>, into: &mut Command);
+    /// Whether it asks for a lock.
+    fn is_acquire(&self) -> bool;
     /// Answers it, with its line of the call's answer. What must follow it, if there is more to do.
     fn land(self: Box<Self>, line: Result<Option<&str>, &Trouble>) -> Option<Box<dyn Item>>;
 }
@@ -104,6 +115,10 @@ impl<O: Batched> Item for Awaited<O> {
 
     fn arguments(&self, common: Common<'_>, into: &mut Command) {
         self.operation.arguments(common, into);
+    }
+
+    fn is_acquire(&self) -> bool {
+        O::IS_ASKED_AGAIN
     }
 
     fn land(mut self: Box<Self>, line: Result<Option<&str>, &Trouble>) -> Option<Box<dyn Item>> {
@@ -145,18 +160,28 @@ pub(super) struct Batcher {
 #[derive(Default)]
 struct Gathered {
     /// What waits, by name, in order. No list is empty.
-    waiting: HashMap<LockName, VecDeque<Box<dyn Item>>>,
+    waiting: HashMap<LockName, VecDeque<Waiting>>,
     lanes: Vec<Lane>,
+    flights: Flights,
     /// Somebody is sending, and will look again.
     is_sending: bool,
     /// The I/O thread was told that something is left.
     is_told: bool,
 }
 
+/// An operation that has not left.
+struct Waiting {
+    item: Box<dyn Item>,
+    /// It leaves in a call of its own.
+    is_alone: bool,
+}
+
 /// The calls of one script.
 struct Lane {
     script: &'static Script,
     in_flight: usize,
+    /// The next call is to tell the script's text.
+    tells: bool,
     /// Names whose first operation is of this kind, in the order in which they became so.
     ready: VecDeque<LockName>,
 }
@@ -238,9 +263,9 @@ impl Batcher {
         }
         gathered.is_sending = true;
         let sending = Sending(self);
-        while let Some(batch) = gathered.take(calls) {
+        while let Some(departure) = gathered.take(calls) {
             drop(gathered);
-            self.depart(batch);
+            self.depart(departure);
             gathered = lock(&self.gathered);
         }
         gathered.is_sending = false;
@@ -248,15 +273,35 @@ impl Batcher {
         gathered
     }
 
-    fn depart(self: &Arc<Self>, batch: Batch) {
-        let flight = Flight { batcher: self.clone(), batch };
+    fn depart(self: &Arc<Self>, Departure { id, batch, tells }: Departure) {
+        let flight = Flight { batcher: self.clone(), id, batch };
         let Some(first) = flight.batch.first() else { return };
         let names = flight.batch.iter().map(|item| item.name());
         let common = self.link.common(&self.client);
         let mut call = self.link.prepare(first.script(), names, &self.client);
         flight.batch.iter().for_each(|item| item.arguments(common, &mut call.command));
-        self.link.call(call, Box::new(move |result| flight.land(result)));
+        if tells {
+            return self.link.call_telling(call, Box::new(move |result| flight.land(result)));
+        }
+        self.link.call_once(
+            call,
+            Box::new(move |call, landing| match landing {
+                Landing::Done(result) => flight.land(result),
+                Landing::Missing => {
+                    let is_told = flight.batcher.link.was_told_since(&call);
+                    flight.put_back(!is_told, false);
+                }
+            }),
+        );
     }
+}
+
+/// A call that is about to be sent.
+struct Departure {
+    id: FlightId,
+    batch: Batch,
+    /// With the script's text.
+    tells: bool,
 }
 
 /// Sending. If it ends by a panic, others must not wait for it for ever.
@@ -271,27 +316,41 @@ impl Drop for Sending<'_> {
 /// A call in flight. Dropped without an answer, it is unknown what it did.
 struct Flight {
     batcher: Arc<Batcher>,
+    id: FlightId,
     batch: Batch,
 }
 
 impl Flight {
     /// The answer is there: first the next call departs, then everyone is told.
     fn land(mut self, result: Result<Reply, Trouble>) {
-        let batch = self.end();
         match result {
-            Err(trouble) if batch.len() > 1 && may_be_about_one(&trouble) => self.split(batch),
-            result => self.follow(distribute(batch, result)),
+            Err(trouble) if self.batch.len() > 1 && may_be_about_one(&trouble) => {
+                self.put_back(false, true);
+            }
+            result => {
+                let batch = std::mem::take(&mut self.batch);
+                let script = batch.first().map(|item| item.script());
+                script.into_iter().for_each(|script| self.end(script));
+                self.follow(distribute(batch, result));
+            }
         }
     }
 
-    /// Sends a call again that was refused as a whole, in halves.
-    fn split(&self, mut batch: Batch) {
-        let rest = batch.split_off(batch.len() / 2);
-        for half in [batch, rest] {
-            let Some(first) = half.first() else { continue };
-            lock(&self.batcher.gathered).lane(first.script()).in_flight += 1;
-            self.batcher.depart(half);
-        }
+    /// The call was not performed. Its operations leave again, unless they would come too late.
+    fn put_back(mut self, tells: bool, is_alone: bool) {
+        let batch = std::mem::take(&mut self.batch);
+        let Some(script) = batch.first().map(|item| item.script()) else { return };
+        let mut gathered = lock(&self.batcher.gathered);
+        gathered.lane(script).tells |= tells;
+        let later = gathered.flights.after(self.id);
+        let (refused, again): (Batch, Batch) =
+            batch.into_iter().partition(|item| item.is_acquire() && later.contains(item.name()));
+        // The last one first, because each comes before those that are there.
+        let again = again.into_iter().rev().map(|item| Waiting { item, is_alone });
+        again.for_each(|waiting| gathered.add_first(waiting));
+        drop(gathered);
+        self.end(script);
+        refuse(refused);
     }
 
     /// Sends what follows the operations of this call.
@@ -300,24 +359,35 @@ impl Flight {
             return;
         }
         let mut gathered = lock(&self.batcher.gathered);
-        items.into_iter().for_each(|item| gathered.add(item));
+        let (late, again): (Batch, Batch) = items
+            .into_iter()
+            .partition(|item| item.is_acquire() && gathered.is_given_up(item.name()));
+        again.into_iter().for_each(|item| gathered.add(item));
         self.batcher.send_all_ready(gathered);
+        refuse(late);
     }
 
-    fn end(&mut self) -> Batch {
-        let batch = std::mem::take(&mut self.batch);
-        if let Some(first) = batch.first() {
-            let mut gathered = lock(&self.batcher.gathered);
-            gathered.lane(first.script()).in_flight -= 1;
-            self.batcher.send_all_ready(gathered);
-        }
-        batch
+    /// The call has landed: others of its kind may depart.
+    fn end(&self, script: &'static Script) {
+        let mut gathered = lock(&self.batcher.gathered);
+        gathered.lane(script).in_flight -= 1;
+        gathered.flights.land(self.id);
+        self.batcher.send_all_ready(gathered);
     }
+}
+
+/// Answers acquires that were not performed, and cannot be any more.
+fn refuse(items: Batch) {
+    let trouble =
+        Trouble::refused("the lock was released or cancelled before it could be acquired");
+    drop(distribute(items, Err(trouble)));
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        let batch = self.end();
+        let batch = std::mem::take(&mut self.batch);
+        let Some(first) = batch.first() else { return };
+        self.end(first.script());
         drop(distribute(batch, Err(closed())));
     }
 }
@@ -326,7 +396,7 @@ impl Gathered {
     fn lane(&mut self, script: &'static Script) -> &mut Lane {
         let known = self.lanes.iter().position(|lane| std::ptr::eq(lane.script, script));
         let index = known.unwrap_or_else(|| {
-            self.lanes.push(Lane { script, in_flight: 0, ready: VecDeque::new() });
+            self.lanes.push(Lane { script, in_flight: 0, tells: false, ready: VecDeque::new() });
             self.lanes.len() - 1
         });
         &mut self.lanes[index]
@@ -335,10 +405,28 @@ impl Gathered {
     fn add(&mut self, item: Box<dyn Item>) {
         let (name, script) = (item.name().clone(), item.script());
         let of_name = self.waiting.entry(name.clone()).or_default();
-        of_name.push_back(item);
+        of_name.push_back(Waiting { item, is_alone: false });
         if of_name.len() == 1 {
             self.lane(script).ready.push_back(name);
         }
+    }
+
+    /// Adds what comes before all that waits of its name.
+    fn add_first(&mut self, waiting: Waiting) {
+        let (name, script) = (waiting.item.name().clone(), waiting.item.script());
+        let of_name = self.waiting.entry(name.clone()).or_default();
+        let before = of_name.front().map(|it| it.item.script());
+        of_name.push_front(waiting);
+        if let Some(before) = before {
+            self.lane(before).ready.retain(|it| *it != name);
+        }
+        self.lane(script).ready.push_front(name);
+    }
+
+    /// Whether something else than an acquire of this name is in flight, or waits.
+    fn is_given_up(&self, name: &LockName) -> bool {
+        let waiting = self.waiting.get(name).into_iter().flatten();
+        self.flights.has(name) || waiting.into_iter().any(|it| !it.item.is_acquire())
     }
 
     /// Whether something can leave, with at most so many calls of a kind in flight.
@@ -347,10 +435,10 @@ impl Gathered {
     }
 
     /// Takes what can leave in one call; none if nothing can.
-    fn take(&mut self, calls: usize) -> Option<Batch> {
+    fn take(&mut self, calls: usize) -> Option<Departure> {
         let lane = self.lanes.iter_mut().find(|lane| lane.can_leave(calls))?;
         lane.in_flight += 1;
-        let script = lane.script;
+        let (script, tells) = (lane.script, std::mem::take(&mut lane.tells));
         let mut batch = Batch::new();
         // As many names as were ready, so that one with a long list does not come twice.
         for _ in 0..lane.ready.len() {
@@ -358,22 +446,44 @@ impl Gathered {
                 break;
             }
             let Some(name) = self.lane(script).ready.pop_front() else { break };
-            self.take_of(name, script, &mut batch);
+            if self.take_of(name, script, &mut batch) {
+                break;
+            }
         }
-        Some(batch)
+        let id = self
+            .flights
+            .depart(batch.iter().filter(|item| !item.is_acquire()).map(|item| item.name()));
+        Some(Departure { id, batch, tells })
     }
 
-    /// Takes the first operations of a name, as far as they are of one kind.
-    fn take_of(&mut self, name: LockName, script: &'static Script, batch: &mut Batch) {
-        let Some(of_name) = self.waiting.get_mut(&name) else { return };
-        let first = |items: &VecDeque<Box<dyn Item>>| items.front().map(|item| item.script());
-        while batch.len() < MOST && first(of_name).is_some_and(|it| std::ptr::eq(it, script)) {
-            batch.extend(of_name.pop_front());
+    /// Takes the first operations of a name, as far as they are of one kind. Whether the call is complete.
+    fn take_of(&mut self, name: LockName, script: &'static Script, batch: &mut Batch) -> bool {
+        let Some(of_name) = self.waiting.get_mut(&name) else { return false };
+        let fits = |waiting: &Waiting, batch: &Batch| {
+            std::ptr::eq(waiting.item.script(), script)
+                && batch.len() < MOST
+                && (batch.is_empty() || !waiting.is_alone)
+        };
+        let mut is_complete = false;
+        while !is_complete && of_name.front().is_some_and(|waiting| fits(waiting, batch)) {
+            let Some(waiting) = of_name.pop_front() else { break };
+            is_complete = waiting.is_alone;
+            batch.push(waiting.item);
         }
-        match first(of_name) {
-            Some(next) => self.lane(next).ready.push_back(name),
+        match of_name.front() {
+            Some(next) => {
+                let (next, is_first) = (next.item.script(), next.is_alone);
+                let ready = &mut self.lane(next).ready;
+                if is_first {
+                    ready.push_front(name)
+                } else {
+                    ready.push_back(name)
+                }
+                is_complete |= is_first;
+            }
             None => drop(self.waiting.remove(&name)),
         }
+        is_complete
     }
 }
 
@@ -414,6 +524,3 @@ pub(super) fn is_more(line: &str) -> bool {
 fn not_understood() -> Trouble {
     Trouble::unknown("the server's answer is not understood")
 }
-
-#[cfg(test)]
-mod tests;

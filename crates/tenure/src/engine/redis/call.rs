@@ -32,6 +32,16 @@ pub(super) struct Call {
 /// Called with a script's answer.
 pub(super) type Landed = Done;
 
+/// What came of a call that was sent once.
+pub(super) enum Landing {
+    /// The server does not know the script. So it has not run.
+    Missing,
+    Done(Result<Reply, Trouble>),
+}
+
+/// Called with what came of a call that was sent once.
+pub(super) type LandedOnce = Box<dyn FnOnce(Arc<Call>, Landing) + Send>;
+
 impl Link {
     /// What all calls of a client are told.
     pub(super) fn common<'a>(&self, client: &'a str) -> Common<'a> {
@@ -56,22 +66,39 @@ impl Link {
     /// Runs a script, telling the server its text where it does not know it, and checks that the
     /// answer is the one to this very call.
     pub(super) fn call(self: &Arc<Self>, call: Call, landed: Landed) {
-        let (link, call) = (self.clone(), Arc::new(call));
+        let link = self.clone();
+        self.call_once(
+            call,
+            Box::new(move |call, landing| match landing {
+                Landing::Missing if link.was_told_since(&call) => link.call_again(call, landed),
+                Landing::Missing => link.call_with_text(call, landed),
+                Landing::Done(result) => landed(result),
+            }),
+        );
+    }
+
+    /// Runs a script that the server is expected to know.
+    pub(super) fn call_once(self: &Arc<Self>, call: Call, landed: LandedOnce) {
+        let call = Arc::new(call);
         let sent = call.clone();
         let done = Box::new(move |result: Result<Reply, Trouble>| match result {
-            // So it has not run.
-            Ok(reply) if is_missing_script(&reply) => match link.was_told_since(&call) {
-                true => link.call_again(call, landed),
-                false => link.call_with_text(call, landed),
-            },
-            result => landed(call.answer(result)),
+            Ok(reply) if is_missing_script(&reply) => landed(call, Landing::Missing),
+            result => {
+                let answer = call.answer(result);
+                landed(call, Landing::Done(answer));
+            }
         });
         self.send(&sent.command, done);
     }
 
+    /// Runs a script with its text.
+    pub(super) fn call_telling(self: &Arc<Self>, call: Call, landed: Landed) {
+        self.clone().call_with_text(Arc::new(call), landed);
+    }
+
     /// Whether the server was sent the script's text since this call. Of many calls that were under way when
     /// it forgot its scripts, one takes the text along.
-    fn was_told_since(&self, call: &Call) -> bool {
+    pub(super) fn was_told_since(&self, call: &Call) -> bool {
         lock(&self.told).get(&*call.script.hash).is_some_and(|told| *told > call.number)
     }
 

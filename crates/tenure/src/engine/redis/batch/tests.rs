@@ -55,7 +55,7 @@ fn what_is_gathered_leaves_in_order() {
     let _ = (batcher.send(release("y")), batcher.send(release("x")), batcher.send(release("z")));
     let mut gathered = lock(&batcher.gathered);
     let mut calls = Vec::new();
-    while let Some(batch) = gathered.take(1) {
+    while let Some(Departure { batch, .. }) = gathered.take(1) {
         // As if its answer were there.
         gathered.lane(batch[0].script()).in_flight -= 1;
         let is_release = std::ptr::eq(batch[0].script(), ReleaseRequest::script());
@@ -76,8 +76,8 @@ fn what_is_behind_a_gathered_operation_waits_with_it() {
     gathered.lane(ReleaseRequest::script()).in_flight = 1;
     assert!(gathered.take(1).is_none());
     gathered.lane(ReleaseRequest::script()).in_flight = 0;
-    assert_eq!(gathered.take(1).unwrap().len(), 1);
-    assert_eq!(gathered.take(1).unwrap().len(), 1, "on the socket, the order is kept");
+    assert_eq!(gathered.take(1).unwrap().batch.len(), 1);
+    assert_eq!(gathered.take(1).unwrap().batch.len(), 1, "on the socket, the order is kept");
 }
 
 /// Rule 13: with several calls of a kind in flight, what came earlier under a name has left earlier.
@@ -88,7 +88,8 @@ fn several_calls_of_a_kind_leave_in_order() {
     let mut calls: Vec<Vec<_>> = Vec::new();
     for (operation, _) in [release("x"), release("x"), release("y")].map(awaited) {
         gathered.add(operation);
-        calls.push(gathered.take(3).unwrap().iter().map(|it| it.name().to_string()).collect());
+        calls
+            .push(gathered.take(3).unwrap().batch.iter().map(|it| it.name().to_string()).collect());
     }
     assert_eq!(calls, [["x"], ["x"], ["y"]].map(|names| names.map(str::to_owned).to_vec()));
     gathered.add(awaited(release("z")).0);
@@ -97,8 +98,8 @@ fn several_calls_of_a_kind_leave_in_order() {
     assert!(!gathered.can_leave(3));
     gathered.lane(ReleaseRequest::script()).in_flight -= 1;
     assert!(gathered.can_leave(3));
-    assert_eq!(gathered.take(3).unwrap().len(), 1);
-    assert_eq!(gathered.take(3).unwrap().len(), 1, "on the socket, the order is kept");
+    assert_eq!(gathered.take(3).unwrap().batch.len(), 1);
+    assert_eq!(gathered.take(3).unwrap().batch.len(), 1, "on the socket, the order is kept");
 }
 
 /// A call that is dropped without an answer is unknown, and the next can leave.
@@ -110,7 +111,8 @@ fn a_call_without_an_answer_is_unknown() {
     let mut gathered = lock(&batcher.gathered);
     let batch = gathered.take(1).unwrap();
     drop(gathered);
-    drop(Flight { batcher: batcher.clone(), batch });
+    let Departure { id, batch, .. } = batch;
+    drop(Flight { batcher: batcher.clone(), id, batch });
     assert!(block_on(answer).unwrap_err().is_unknown());
     assert_eq!(lock(&batcher.gathered).lane(ReleaseRequest::script()).in_flight, 0);
 }
