@@ -11,6 +11,7 @@ mod requirements;
 mod server;
 mod sh;
 mod sources;
+mod stall;
 mod test;
 mod verify;
 

@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -43,6 +44,22 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 /// Runs the command to its end, its output going where ours goes.
 pub(crate) fn run(mut command: Command) -> Outcome {
     let status = command.stdin(Stdio::null()).status();
+    check(&command, status)
+}
+
+/// Runs the command to its end, and is told each line that it prints on its standard output, which goes where
+/// ours goes.
+pub(crate) fn run_listening(mut command: Command, mut hear: impl FnMut(&str)) -> Outcome {
+    let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let status = started.and_then(|mut child| {
+        let lines = child.stdout.take().map(|printed| BufReader::new(printed).split(b'\n'));
+        for line in lines.into_iter().flatten() {
+            let line = String::from_utf8_lossy(&line?).into_owned();
+            println!("{line}");
+            hear(&line);
+        }
+        child.wait()
+    });
     check(&command, status)
 }
 
@@ -133,6 +150,15 @@ mod tests {
         command.args(["-c", "exit 3"]);
         let failure = run(command).unwrap_err().to_string();
         assert_eq!(failure, "`sh -c exit 3` failed (exit status: 3).");
+    }
+
+    #[test]
+    fn what_a_command_prints_is_heard_line_by_line() {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "echo one; echo two; exit 3"]);
+        let mut heard = Vec::new();
+        run_listening(command, |line| heard.push(line.to_owned())).unwrap_err();
+        assert_eq!(heard, ["one", "two"]);
     }
 
     #[test]
