@@ -2,7 +2,7 @@
 -- KEYS[i] lock
 -- ARGV[1] "nonce client retention": who asks, and for how many ms a fence outlives its lock. In one, because
 -- each argument costs as much as several of the steps below.
--- and for each lock: what is behind the two times of one who holds it (lock.lua), for how many ms its
+-- and for each lock: what is behind the fence of one who holds it (lock.lua), for how many ms its
 -- key is kept then, and what else is wanted:
 -- "number kind-and-limit permits heartbeat claim fences note", heartbeat 0 for not waiting. For the
 -- one permit of a mutex, entered once and without a note, the plain case: "-" without waiting, or
@@ -32,9 +32,9 @@ for i = 1, count do
   if string.byte(ARGV[i * 3 + 1]) <= 45 and not is_again then
     if not text then
       -- What is not a string may be a hash: it stays as it is.
-      written = redis.pcall('SET', key, stamp .. ' ' .. stamp .. ARGV[i * 3 - 1], 'PX', ARGV[i * 3], 'NX')
+      written = redis.pcall('SET', key, stamp .. ARGV[i * 3 - 1], 'PX', ARGV[i * 3], 'NX')
     elseif #text == 16 and text < stamp and string.find(text, '^%d+$') then
-      written = redis.pcall('PSETEX', key, ARGV[i * 3], stamp .. ' ' .. stamp .. ARGV[i * 3 - 1])
+      written = redis.pcall('PSETEX', key, ARGV[i * 3], stamp .. ARGV[i * 3 - 1])
     end
   end
   -- A server that is full refuses to write what may be new; what goes on waiting is not.
@@ -72,8 +72,7 @@ end
 -- The first to wait for a mutex that is a string makes it a hash, by way of another key of the same slot (see
 -- write_fields); nil if that is not done.
 local function wait_first(key, text, owner, lease, alive, claim, fences)
-  local fence, since, length, holder, of, more =
-    string.match(text, '^(%d+) (%d+)[ +-](%d+) (%x+) (%S+) ?(.*)$')
+  local fence, since, length, holder, of, more = held_parts(text)
   if not fence or #fence ~= 16 or fence > stamp or #since ~= 16 or since > stamp or #length ~= 8
     or #holder ~= 32 or holder == owner or more ~= '' and not string.find(more, '^%d+ %S*$') then
     return nil

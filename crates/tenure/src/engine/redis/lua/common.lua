@@ -11,6 +11,8 @@ local AT_MOST = 1000
 local PARKED_AT_MOST = 250
 -- A lease above this, in ms, is too long for its key to be kept for it after a release.
 local A_MINUTE = 60000
+-- A renewal tells the key of a lock to live for so many ms longer than it must.
+local LONGER = 100000
 -- Farther behind than this, it makes no difference to a waiter.
 local AHEAD = 8
 -- Of so many holders the first end is told exactly.
@@ -30,4 +32,25 @@ local RESERVED = 100 * 1000
 local function failure(wrong)
   local text = type(wrong) == 'table' and wrong.err or tostring(wrong)
   return '-' .. string.gsub(text, '[\r\n]', ' ')
+end
+
+-- The parts of the text of a held mutex: fence, since when its lease runs, how long that is, owner, client, and
+-- the number of its further fences and a note, if there are any.
+local function held_parts(text)
+  local fence, lease, owner, client, more = string.match(text, '^(%d+)[ -](%d+) (%x+) (%S+) ?(.*)$')
+  if fence then
+    return fence, fence, lease, owner, client, more
+  end
+  return string.match(text, '^(%d+)%+(%d+) (%d+) (%x+) (%S+) ?(.*)$')
+end
+
+-- The text of a held mutex, and for how many ms its key is kept, with a retention and how far its fence is ahead
+-- of the clock.
+local function held_text(fence, since, lease, owner, client, more, retention)
+  local times = string.format('%s %08d', since == fence and '' or '+' .. since, lease)
+  if since == fence and lease > A_MINUTE then
+    times = '-' .. string.sub(times, 2)
+  end
+  local text = fence .. times .. ' ' .. owner .. ' ' .. client .. (more and ' ' .. more or '')
+  return text, lease + retention + (since == fence and 0 or LONGER)
 end

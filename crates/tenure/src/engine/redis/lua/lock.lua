@@ -4,11 +4,12 @@
 --
 -- A free lock is a string, its last fence, which outlives it for the retention. A mutex that one client
 -- holds, entered once, and that no client waits for, is a string, too:
---   "fence since lease owner client extra note", the first four with 16, 16, 8 and 32 digits, so that each has
---   its place: the last of its fences; since when its lease runs, and for how many ms. Behind since is a
---   blank if a release may leave the key's expiry as it is, "-" if it must tell it, because the lease
---   is long, "+" if a renewal has told it to be kept for longer. How many fences it has beyond one, and a
---   note, are absent if there is neither.
+--   "fence lease owner client extra note", the first three with 16, 8 and 32 digits, so that each has its place:
+--   the last of its fences, the time of which is when its lease began, and for how many ms that runs. How many
+--   fences it has beyond one, and a note, are absent if there is neither. In the place of the first blank is
+--   "-" if a release must tell the key when to expire, because the lease is long;
+--   "fence+since lease owner client extra note" if the lease runs since another moment, which renewals write
+--   over. Its key is told to live for longer, and a release tells it again.
 -- Everything else is a hash:
 --   s  "2 kind-and-limit waiting ticket head last expires": how many wait; the last ticket, and the
 --      first that may be unparked; the lock's time when this was written, and when the key expires

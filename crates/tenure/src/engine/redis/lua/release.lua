@@ -18,9 +18,11 @@ for i = 1, count do
   local is_again = seen and seen[key]
   -- The plain case: held by this owner alone, entered once, and no client waits. Its lease may have just
   -- ended, but no other has had the lock since.
-  if text and not is_again and #wish == 32 and string.sub(text, 44, 75) == wish then
+  local mark = text and not is_again and #wish == 32 and string.byte(text, 17)
+  local at = mark == 43 and 44 or 27
+  if mark and string.sub(text, at, at + 31) == wish then
     local fence = string.sub(text, 1, 16)
-    if string.byte(text, 34) == 32 then
+    if mark == 32 then
       -- A blank: its key expires soon enough, at a time of the server's clock later than the lease, and so
       -- than the fence. Left as it is, no clock that is set makes it go too soon.
       written = redis.pcall('SET', key, fence, 'KEEPTTL')
@@ -66,15 +68,12 @@ local now = tonumber(stamp)
 local function write_next(mutex, owner, lease, fences, client, note)
   -- As many fences as it wants, for the last one of before is behind the clock.
   local fence, extra = string.format('%.0f', now + fences - 1), fences - 1
-  local kept = lease + retention + math.ceil(extra / 1000)
+  local ahead = retention + math.ceil(extra / 1000)
   local more = (extra > 0 or note ~= '') and extra .. ' ' .. note
-  local length = string.format('%08d', lease)
   if mutex.waiting == 1 then
-    local written = redis.pcall('PSETEX', mutex.key, kept, fence .. ' ' .. stamp
-      .. (lease <= A_MINUTE and ' ' or '-') .. length .. ' ' .. owner .. ' ' .. client
-      .. (more and ' ' .. more or ''))
-    return not written.err
-  elseif now + kept * 1000 > mutex.expires then
+    local text, kept = held_text(fence, stamp, lease, owner, client, more, ahead)
+    return not redis.pcall('PSETEX', mutex.key, kept, text).err
+  elseif now + (lease + ahead) * 1000 > mutex.expires then
     return nil
   end
   -- A server that is out of memory refuses HSET, unless the script has written before.
@@ -84,7 +83,8 @@ local function write_next(mutex, owner, lease, fences, client, note)
   end
   local state = string.format('2 m1 %d %s %d %s %.0f', mutex.waiting - 1, mutex.ticket, mutex.head + 1, stamp,
     mutex.expires)
-  local fields = { 's', state, 'f', fence, 'o', owner .. ' ' .. stamp .. ' ' .. length, 'c', client, nil, nil }
+  local held = string.format('%s %s %08d', owner, stamp, lease)
+  local fields = { 's', state, 'f', fence, 'o', held, 'c', client, nil, nil }
   if more then
     fields[9], fields[10] = 'm', more
   end

@@ -15,33 +15,42 @@ local seen, rest = #KEYS > 1 and {}, nil
 -- Most leases of a call are equally long: what follows from the length is found out once.
 local lease, runs_since, times = nil, nil, nil
 -- With its first renewal, and the first of each 100 s, the key of a lock is told to live for 100 s longer than
--- it must; the others need not tell it. The first 8 digits of a time say which 100 s it is in.
+-- it must; the others write over the times in it. The first 8 digits of a time say which 100 s it is in.
 local LONGER, period = 100000, string.sub(stamp, 1, 8)
 for i = 1, #KEYS do
-  local key, text = KEYS[i], texts[i]
-  local is_again, former, since = seen and seen[key], nil, nil
+  local key, text, owner = KEYS[i], texts[i], ARGV[i * 2]
+  local is_again, former, since, tail = seen and seen[key], nil, nil, nil
   if ARGV[i * 2 + 1] ~= lease then
     lease = ARGV[i * 2 + 1]
-    runs_since, times = string.format('%016.0f', now - lease * 1000), stamp .. '+' .. lease
+    runs_since, times = string.format('%016.0f', now - lease * 1000), stamp .. ' ' .. lease
   end
-  if text and not is_again and string.sub(text, 44, 75) == ARGV[i * 2] then
-    since, former = string.sub(text, 18, 33), string.sub(text, 35, 42)
+  -- "+": it was renewed before.
+  local is_renewed = text and not is_again and string.byte(text, 17) == 43
+  if is_renewed and string.sub(text, 44, 75) == owner then
+    since, former, tail = string.sub(text, 18, 33), string.sub(text, 35, 42), 43
+  elseif text and not is_again and not is_renewed and string.sub(text, 27, 58) == owner then
+    since, former, tail = string.sub(text, 1, 16), string.sub(text, 18, 25), 26
   end
   -- The plain case: held by this owner alone, no client waits, its lease runs, is not longer than the new
   -- one, and the clock was not set back. All times have the same number of digits.
-  local written = nil
+  local is_written = false
   if since and since <= stamp and string.sub(text, 1, 16) <= stamp and (former == lease and since > runs_since
     or former < lease and (tonumber(since) or 0) + (tonumber(former) or 0) * 1000 > now) then
-    if former == lease and string.byte(text, 34) == 43 and string.sub(since, 1, 8) == period then
-      written = redis.pcall('SETRANGE', key, '17', times)
+    if is_renewed and former == lease and string.sub(since, 1, 8) == period then
+      is_written = type(redis.pcall('SETRANGE', key, '17', times)) == 'number'
     end
-    -- A server that is out of memory refuses to write, unless the script has written before.
-    if type(written) ~= 'number' then
-      redis.pcall('PEXPIRE', key, lease + retention + LONGER)
-      written = redis.pcall('SETRANGE', key, '17', times)
+    if not is_written then
+      local held, kept = string.sub(text, 1, 16) .. '+' .. times .. string.sub(text, tail), lease + retention + LONGER
+      local written = redis.pcall('PSETEX', key, kept, held)
+      if written.err then
+        -- A server that is out of memory refuses to write, unless the script has written before.
+        redis.pcall('PEXPIRE', key, kept)
+        written = redis.pcall('PSETEX', key, kept, held)
+      end
+      is_written = not written.err
     end
   end
-  if type(written) == 'number' then
+  if is_written then
     results[i + 1] = '1'
   else
     rest = rest or {}

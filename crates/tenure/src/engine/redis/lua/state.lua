@@ -38,8 +38,7 @@ local function read_text(lock, text)
     lock.fence = tonumber(text)
     return nil
   end
-  local fence, since, lease, owner, client, more =
-    string.match(text, '^(%d+) (%d+)[ +-](%d+) (%x+) (%S+) ?(.*)$')
+  local fence, since, lease, owner, client, more = held_parts(text)
   if not fence or not is_fence(fence) then
     return 'text'
   end
@@ -288,10 +287,8 @@ local function close(lock)
       return write_text(lock, plain(lock.fence), retention + ahead)
     elseif holder.entries == '0' then
       local since, lease = lease_of(lock, holder, lock.shift)
-      local times = string.format('%s%s%08d', since, lease <= A_MINUTE and ' ' or '-', lease)
-      return write_text(lock, table.concat({
-        plain(lock.fence), times, holder.owner, holder.client, more_of(holder),
-      }, ' '), lease + retention + ahead)
+      return write_text(lock, held_text(plain(lock.fence), since, lease, holder.owner, holder.client,
+        more_of(holder), retention + ahead))
     end
   end
   local last = math.max(lock.keep, holder and holder.ends or 0, lock.till or 0, lock.time)

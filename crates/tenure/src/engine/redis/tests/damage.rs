@@ -59,7 +59,7 @@ fn garbage_in_one_lock_is_an_error_for_that_lock_alone(server: &Server) {
     }
     for garbage in GARBAGE {
         let held =
-            "1794768132030839 1794768132030839 00030000 0123456789abcdef0123456789abcdef client";
+            "1794768132030839+1794768132030839 00030000 0123456789abcdef0123456789abcdef client";
         for text in [garbage.to_owned(), format!("{held} {garbage}"), held.replace(' ', garbage)] {
             caller.say(&["FLUSHALL"]);
             caller.call(&[&acquire("a", owners[0]), &acquire("c", owners[0])]);
