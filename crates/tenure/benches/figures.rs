@@ -215,6 +215,27 @@ const FIGURES: &[Figure] = &[
         what: "from release to the next holder, two processes, over one PING",
     },
     Figure {
+        name: "handover_relay",
+        unit: "ratio",
+        goal: Goal::AtMost(2.0),
+        measure: redis_contended::handover_relay,
+        what: "the same, over a bare message from one process to the other",
+    },
+    Figure {
+        name: "two_processes",
+        unit: "per second",
+        goal: Goal::AtLeast(7_000.0),
+        measure: redis_contended::two_processes,
+        what: "sections of two processes that do nothing in them",
+    },
+    Figure {
+        name: "two_share",
+        unit: "ratio",
+        goal: Goal::AtLeast(0.9),
+        measure: redis_contended::two_share,
+        what: "the less served of the two, over the other",
+    },
+    Figure {
         name: "queue_scale",
         unit: "ratio",
         goal: Goal::AtMost(1.5),

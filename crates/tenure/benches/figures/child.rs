@@ -47,6 +47,9 @@ impl Ready {
 
 /// What a child does.
 pub(crate) fn be(role: &str, url: &str, shared: &str) {
+    if let Some(number) = role.strip_prefix("relay") {
+        return redis_contended::relay(number, url, shared);
+    }
     let tenure = block_on(tenure::Tenure::connect(url)).expect("a client");
     let lock = tenure.lock("x").blocking();
     println!("ready");
@@ -54,6 +57,7 @@ pub(crate) fn be(role: &str, url: &str, shared: &str) {
     match role {
         "contend" => redis_contended::contend(&lock),
         "handover" => redis_contended::hand_over(&lock, shared),
+        "empty" => redis_contended::empty_sections(&lock),
         _ => local::fight(&lock),
     }
 }

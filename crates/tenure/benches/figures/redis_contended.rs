@@ -140,6 +140,46 @@ pub(crate) fn handover() -> Vec<f64> {
         .collect()
 }
 
+/// The same, over its limit: a bare message from one process to the other.
+pub(crate) fn handover_relay() -> Vec<f64> {
+    let between = |roles: [&str; 2]| {
+        let server = server();
+        let shared = server.folder().join("released").display().to_string();
+        std::fs::write(&shared, [0; 16]).expect("a file");
+        let children = roles.map(|role| spawn(role, &server.url(), &shared));
+        let mut children = children.map(Ready::wait);
+        children.iter_mut().for_each(Ready::go);
+        median(children.into_iter().flat_map(Ready::report))
+    };
+    (0..5)
+        .map(|_| {
+            let (relay, handover) = (between(["relay0", "relay1"]), between(["handover"; 2]));
+            talk(&format!("hand-over {handover:.1} µs, relay {relay:.1} µs"));
+            handover / relay
+        })
+        .collect()
+}
+
+/// Sections per second of two processes that do nothing in them; and the less served over the other.
+pub(crate) fn two_processes() -> Vec<f64> {
+    (0..3).map(|_| two().0).collect()
+}
+
+/// The less served of the two, over the other.
+pub(crate) fn two_share() -> Vec<f64> {
+    (0..3).map(|_| two().1).collect()
+}
+
+fn two() -> (f64, f64) {
+    let server = server();
+    let mut children = [0, 1].map(|_| spawn("empty", &server.url(), "").wait());
+    children.iter_mut().for_each(Ready::go);
+    let served = children.map(|child| child.report()[0]);
+    let rate = served.iter().sum::<f64>() / EMPTY.as_secs_f64();
+    talk(&format!("{rate:.0}/s, {served:?}"));
+    (rate, served[0].min(served[1]) / served[0].max(served[1]))
+}
+
 /// A PING after a pause like that of the holders: everyone sleeps, and a machine at rest wakes far more
 /// slowly than a busy one.
 fn rested_ping(plain: &mut Connection) -> f64 {
@@ -161,6 +201,47 @@ pub(crate) fn contend(lock: &tenure::blocking::Lock) {
         served += 1;
     }
     println!("{served}\n{worst}");
+}
+
+/// How long two processes go on.
+const EMPTY: Duration = Duration::from_secs(3);
+
+pub(crate) fn empty_sections(lock: &tenure::blocking::Lock) {
+    let (mut served, started) = (0, now());
+    while started.elapsed() < EMPTY {
+        lock.acquire().expect("a lock").release().expect("a release");
+        served += 1;
+    }
+    println!("{served}");
+}
+
+/// One of two processes that send each other a message in turn, with the pause of a holder between.
+pub(crate) fn relay(number: &str, url: &str, shared: &str) {
+    use std::os::unix::fs::FileExt;
+    let options = std::fs::OpenOptions::new().read(true).write(true).open(shared);
+    let file = options.expect("the shared file");
+    let address = url.trim_start_matches("redis://").parse().expect("a port of this machine");
+    let connect = || Connection::tcp(address).expect("a connection");
+    let (mut hears, mut says) = (connect(), connect());
+    hears.set_patience(Duration::from_secs(20)).expect("patience");
+    let other = if number == "0" { "relay1" } else { "relay0" };
+    hears.command(&["SUBSCRIBE", &format!("relay{number}")]).expect("a reply");
+    println!("ready");
+    std::io::stdin().read_line(&mut String::new()).expect("the word");
+    let mut times = Vec::new();
+    for turn in 0..1_500 {
+        if turn > 0 || number == "1" {
+            hears.read().expect("a message");
+            let heard = micros();
+            let mut sent = [0; 8];
+            file.read_exact_at(&mut sent, 0).expect("when it was sent");
+            times.push(heard - u64::from_le_bytes(sent));
+        }
+        pause(HELD);
+        file.write_all_at(&micros().to_le_bytes(), 0).expect("written");
+        says.command(&["PUBLISH", other, "now"]).expect("a reply");
+    }
+    times.iter().for_each(|time| println!("{time}"));
 }
 
 /// The time of the last release is in a file that both can read.
