@@ -157,3 +157,32 @@ fn as_thread<F: Future>(future: F) -> F::Output {
         None => block_on(Owner::of_thread().scope(future)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// One `block_on` within another does not take its wake-ups.
+    #[test]
+    fn a_wake_up_of_the_outer_future_is_kept_by_the_inner_one() {
+        let (outer, mut woken) = oneshot::channel::<()>();
+        let mut outer = Some(outer);
+        block_on(poll_fn(|context| {
+            let polled = std::pin::Pin::new(&mut woken).poll(context);
+            if let Some(outer) = outer.take() {
+                let (inner, answer) = oneshot::channel::<()>();
+                let thread = std::thread::spawn(move || {
+                    outer.send(()).unwrap();
+                    inner.send(()).unwrap();
+                });
+                thread.join().unwrap();
+                block_on(answer).unwrap();
+            }
+            polled.map(drop)
+        }));
+    }
+}

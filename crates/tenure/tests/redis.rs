@@ -17,6 +17,7 @@ mod redis {
     mod matrix;
     mod names;
     mod outage;
+    mod readers;
     mod scripts;
     mod subscription;
 }
