@@ -91,11 +91,14 @@ local function wait_first(key, text, owner, lease, alive, claim, fences)
   if more ~= '' then
     fields[13], fields[14] = 'm', more
   end
-  local written = redis.pcall('HSET', key .. ':new', unpack(fields))
-  if type(written) == 'table' then
+  -- What others have put beside it is no part of the lock.
+  if redis.call('EXISTS', key .. ':new') == 1 then
     return nil
   end
-  redis.call('RENAME', key .. ':new', key)
+  local written = redis.pcall('HSET', key .. ':new', unpack(fields))
+  if type(written) == 'table' or put_in_place(key) then
+    return nil
+  end
   redis.call('PEXPIRE', key, string.format('%.0f', math.ceil((expires - now) / 1000)))
   return '2 0 ' .. ends - now .. ' ' .. stamp
 end

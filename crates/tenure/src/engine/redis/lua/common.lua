@@ -31,3 +31,13 @@ local function failure(wrong)
   local text = type(wrong) == 'table' and wrong.err or tostring(wrong)
   return '-' .. string.gsub(text, '[\r\n]', ' ')
 end
+
+-- Puts the hash that was made beside a lock's string in its place: an error if that is refused. Then nothing
+-- stays of it, for it has no expiry, and would be part of the next one that is made.
+local function put_in_place(key)
+  local renamed = redis.pcall('RENAME', key .. ':new', key)
+  if renamed.err then
+    redis.pcall('DEL', key .. ':new')
+  end
+  return renamed.err and renamed or nil
+end

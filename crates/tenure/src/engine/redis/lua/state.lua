@@ -169,17 +169,22 @@ local function go_on_without_memory(lock)
   if lock.form == 'hash' then
     redis.call('HDEL', lock.key, '')
   elseif lock.form == 'text' then
-    -- What it is told here is told again, better, when the lock is closed.
-    redis.call('PEXPIRE', lock.key, 86400000)
-    lock.changed = true
+    -- For as long as it is kept anyway.
+    local left = redis.call('PTTL', lock.key)
+    redis.call('PEXPIRE', lock.key, left > 0 and left or retention)
   end
+end
+
+-- Whether a server refuses a write for want of memory. Older ones put the code into the text, behind a dash.
+local function is_full(written)
+  return string.find(written.err, '^OOM ') or string.find(written.err, ' -OOM ', 1, true)
 end
 
 -- Sets fields of the lock. Only what is new is refused by a server without memory.
 local function put(lock, key, ...)
   local written = redis.pcall('HSET', key, ...)
   if type(written) == 'table' then
-    if lock.is_new_claim then
+    if lock.is_new_claim or not is_full(written) then
       error(written)
     end
     go_on_without_memory(lock)
@@ -241,12 +246,20 @@ local function write_fields(lock)
   if #gone > 0 then
     redis.call('HDEL', lock.key, unpack(gone))
   end
-  local is_text = lock.form == 'text'
-  if #set > 0 then
-    put(lock, is_text and lock.key .. ':new' or lock.key, unpack(set))
-  end
-  if is_text then
-    redis.call('RENAME', lock.key .. ':new', lock.key)
+  if lock.form == 'text' then
+    local new = lock.key .. ':new'
+    -- What others have put there is no part of the lock. Looked for, because a server without memory refuses
+    -- nothing more once something was deleted.
+    if redis.call('EXISTS', new) == 1 then
+      redis.call('DEL', new)
+    end
+    put(lock, new, unpack(set))
+    local wrong = put_in_place(lock.key)
+    if wrong then
+      error(wrong)
+    end
+  elseif #set > 0 then
+    put(lock, lock.key, unpack(set))
   end
   lock.form, lock.was = 'hash', is
 end
@@ -263,7 +276,7 @@ end
 -- A string in the place of what there is. What is not a new grant goes on without memory.
 local function write_text(lock, text, ttl)
   local written = redis.pcall('SET', lock.key, text, 'PX', plain(ttl))
-  if written.err and lock.is_new_claim then
+  if written.err and (lock.is_new_claim or not is_full(written)) then
     error(written)
   elseif written.err then
     go_on_without_memory(lock)
