@@ -4,18 +4,21 @@
 local CHANNEL = 'tenure:wake:'
 -- A hash is told to live for so much longer than it must, so that it need not be told each time.
 local SLACK = 60 * 1000000
--- One call serves, parks or purges at most this many waiters, and ends at most this many leases: a
--- few milliseconds at worst. A plus sign behind an answer asks its client to go on.
+-- One call looks at so many waiters, and at so many holders, at most; to serve, park or purge a waiter, or to end
+-- a lease, counts as CHANGE of them: a few milliseconds at worst. A plus sign behind an answer asks its client to go on.
 local AT_MOST = 1000
--- Of parked waiters that are dead, a call forgets so many.
-local PARKED_AT_MOST = 250
+local CHANGE = 4
+-- So many changes at once.
+local CHANGES = AT_MOST / CHANGE
+-- Of more holders than AT_MOST, the ended leases are looked for no more often than this many µs for each of them.
+local PAUSE = 20
 -- A lease above this, in ms, is too long for its key to be kept for it after a release.
 local A_MINUTE = 60000
 -- Farther behind than this, it makes no difference to a waiter.
 local AHEAD = 8
 -- Of so many holders the first end is told exactly.
 local FEW = 32
--- Fences are below 2^53, with room for those that follow.
+-- Fences are below 2^53, with room for those that follow: none is farther ahead of the clock than CENTURY.
 local LARGEST_FENCE = 9007199254740991 - 1000000
 -- Later than any time.
 local NEVER = 9007199254740991

@@ -148,6 +148,7 @@ local function parked_from(lock, ticket, before)
     if ticket >= before then
       return nil
     end
+    lock.work = lock.work - 1
     local waiter = waiter_at(lock, ticket)
     if waiter and waiter.parked then
       return waiter
@@ -161,14 +162,18 @@ end
 -- Forgets parked waiters that have not asked again; those that came first are dead first.
 local function purge_parked(lock)
   local ticket = lock.first
-  for dead = 1, lock.parked > 0 and PARKED_AT_MOST or 0 do
+  while lock.parked > 0 do
+    if lock.work <= 0 then
+      lock.more = true
+      return
+    end
     local waiter = parked_from(lock, ticket, lock.head)
     if not waiter or waiter.alive > lock.time then
       return
     end
     dequeue(lock, waiter)
+    lock.work = lock.work - CHANGE
     ticket = waiter.ticket + 1
-    lock.more = lock.more or dead == PARKED_AT_MOST
   end
 end
 

@@ -16,7 +16,7 @@ end
 -- Reading -----------------------------------------------------------------------------------------
 
 local function is_fence(text)
-  return string.match(text, '^%d+$') and #text == 16 and tonumber(text) < LARGEST_FENCE
+  return string.match(text, '^%d+$') and #text == 16 and tonumber(text) < LARGEST_FENCE and text - now <= CENTURY
 end
 
 local function read_holder(fence, owner, since, lease, client, entries, more)
@@ -129,7 +129,7 @@ end
 -- plain case has just read it: false if there is none.
 local function open(key, text)
   local lock = {
-    key = key, fence = 0, kind = 'm1', letter = 'm', limit = 1, single = true, was = {}, keep = 0,
+    key = key, fence = 0, kind = 'm1', letter = 'm', limit = 1, single = true, was = {}, keep = 0, work = AT_MOST,
     waiting = 0, ticket = 0, head = 1, first = 1, returned = 0, parked = 0, reserved = 0, shift = 0,
     used = 0, count = 0, bound = 0, cursor = 0, least = 0, expires = 0,
   }
@@ -264,10 +264,20 @@ local function write_fields(lock)
   lock.form, lock.was = 'hash', is
 end
 
+-- For how many ms the key is kept, as it is told. A client that waits, or looks, does not shorten what another one
+-- has asked for: only who gets the lock, or gives it back, says for how long its fence is kept.
+local function told(lock)
+  if lock.form == 'text' then
+    return lock.is_own and 0 or redis.call('PTTL', lock.key)
+  end
+  return math.ceil((lock.expires - lock.time) / 1000)
+end
+
 -- Makes the lock a hash, to which waiters and holders can be added.
 local function spread(lock)
   lock.changed = true
   if lock.form == 'text' then
+    lock.expires = lock.time + told(lock) * 1000
     write_fields(lock)
     lock.is_new = true
   end
@@ -286,7 +296,7 @@ end
 
 -- Writes the lock back, if it has changed, and how long its key is to be kept: for the retention
 -- after the last that there is, longer by as much as its fence is ahead of the clock, which would
--- otherwise give a smaller one (I4).
+-- otherwise give a smaller one (I4); but no shorter than another client has asked for.
 local function close(lock)
   if not lock.changed then
     return
@@ -298,20 +308,25 @@ local function close(lock)
       redis.call('DEL', lock.key)
       return
     elseif not holder then
-      return write_text(lock, plain(lock.fence), retention + ahead)
+      return write_text(lock, plain(lock.fence), math.max(retention + ahead, lock.is_own and 0 or told(lock)))
     elseif holder.entries == '0' then
       local since, lease = lease_of(lock, holder, lock.shift)
-      local times = string.format('%s%s%08d', since, lease <= A_MINUTE and ' ' or '-', lease)
+      local kept, mark = lease + retention + ahead, lease <= A_MINUTE and ' ' or '-'
+      if holder.client ~= client then
+        -- Its release tells how long the fence is kept.
+        kept, mark = math.max(kept, told(lock)), '-'
+      end
       return write_text(lock, table.concat({
-        plain(lock.fence), times, holder.owner, holder.client, more_of(holder),
-      }, ' '), lease + retention + ahead)
+        plain(lock.fence), since .. mark .. string.format('%08d', lease), holder.owner, holder.client,
+        more_of(holder),
+      }, ' '), kept)
     end
   end
   local last = math.max(lock.keep, holder and holder.ends or 0, lock.till or 0, lock.time)
   last = last + (retention + ahead) * 1000
   local is_told = lock.form ~= 'hash' or lock.is_new or last > lock.expires
   if is_told then
-    lock.expires = last + SLACK
+    lock.expires = math.max(last + SLACK, lock.time + told(lock) * 1000)
   end
   write_fields(lock)
   if is_told then
