@@ -4,12 +4,15 @@
 local CHANNEL = 'tenure:wake:'
 -- A hash is told to live for so much longer than it must, so that it need not be told each time.
 local SLACK = 60 * 1000000
--- One call looks at so many waiters, and at so many holders, at most; to serve, park or purge a waiter, or to end
--- a lease, counts as CHANGE of them: a few milliseconds at worst. A plus sign behind an answer asks its client to go on.
+-- The work of one call: so many looks at waiters, one by one. To serve, park or purge one, or to end a lease, costs
+-- CHANGE; of holders, and of waiters that are read many at once, a look costs less. That makes a few milliseconds at
+-- worst. A plus sign behind an answer asks its client to go on.
 local AT_MOST = 1000
 local CHANGE = 4
--- So many changes at once.
-local CHANGES = AT_MOST / CHANGE
+-- What ends leases and forgets waiters leaves so much of it to those who are to be served.
+local HALF = AT_MOST / 2
+-- So many holders, or waiters, are read at once.
+local SOME = 125
 -- Of more holders than AT_MOST, the ended leases are looked for no more often than this many µs for each of them.
 local PAUSE = 20
 -- A lease above this, in ms, is too long for its key to be kept for it after a release.

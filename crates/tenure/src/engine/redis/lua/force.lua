@@ -19,7 +19,7 @@ if wrong then
 end
 settle(lock)
 local taken, clients = {}, {}
-for _, owner in ipairs(ARGV[2] == '' and owners(lock, CHANGES) or { ARGV[2] }) do
+for _, owner in ipairs(ARGV[2] == '' and owners(lock, SOME) or { ARGV[2] }) do
   local holder = find(lock, owner)
   if holder then
     remove(lock, owner)

@@ -144,25 +144,25 @@ local function expire(lock)
   if lock.cursor == 0 then
     lock.cursor, lock.least = lock.count, NEVER
   end
-  local to = math.min(lock.cursor, lock.count)
-  local from = math.max(to - AT_MOST + 1, 1)
-  local list, texts = some(lock, from, to)
-  for at = #list, 1, -1 do
-    if lock.work <= 0 then
-      from = from + at
-      break
+  repeat
+    local to = math.min(lock.cursor, lock.count)
+    local from = math.max(to - SOME + 1, 1)
+    local list, texts = some(lock, from, to)
+    for at = #list, 1, -1 do
+      local text = texts[at]
+      -- Of most holders nothing but the end is needed.
+      local ends = tonumber(text and string.match(text, '^%d+ (%d+) %d') or nil)
+      if ends and ends > lock.time then
+        lock.least = math.min(lock.least, ends)
+      else
+        local holder = text and read_one(lock, list[at], text)
+        -- Of a record that is gone the permits are unknown: they come back when all are.
+        take_out(lock, list[at] or '', from + at - 1, holder and holder.permits or 0)
+        lock.work = lock.work - CHANGE
+      end
     end
-    local text = texts[at]
-    local holder = text and read_one(lock, list[at], text)
-    if holder and holder.ends > lock.time then
-      lock.least = math.min(lock.least, holder.ends)
-    else
-      -- Of a record that is gone the permits are unknown: they come back when all are.
-      take_out(lock, list[at] or '', from + at - 1, holder and holder.permits or 0)
-      lock.work = lock.work - CHANGE
-    end
-  end
-  lock.cursor = from - 1
+    lock.cursor, lock.work = from - 1, lock.work - SOME / 2
+  until lock.cursor == 0 or lock.work <= HALF
   if lock.cursor == 0 then
     lock.bound = next_look(lock, lock.least)
   else

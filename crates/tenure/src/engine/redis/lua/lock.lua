@@ -107,7 +107,7 @@ end
 
 -- The first that is alive; the dead before it go.
 local function live_head(lock)
-  for _ = 1, CHANGES do
+  for _ = 1, AT_MOST / CHANGE do
     local waiter
     if lock.waiting > 0 then
       waiter = head(lock)

@@ -20,7 +20,7 @@ on_every_server!(
 
 const MANY: usize = 2_500;
 
-/// What a call may do at most: a few commands for each of 250, and a look at each of a thousand.
+/// What a call may do at most: a few commands for each of 250 waiters, or a look at each of a thousand.
 const COMMANDS_AT_MOST: i64 = 2_500;
 
 fn reader(owner: Owner) -> AcquireRequest {
