@@ -16,6 +16,7 @@ on_every_server!(
     a_lock_of_very_many_holders_is_taken_away_in_slices,
     parties_that_gave_up_cost_a_barrier_nothing,
     one_short_lease_does_not_have_all_holders_looked_at_all_the_time,
+    many_who_came_back_are_served_though_one_stays_away,
 );
 
 const MANY: usize = 2_500;
@@ -182,4 +183,29 @@ fn one_short_lease_does_not_have_all_holders_looked_at_all_the_time(server: &Ser
     let settle = super::answers::cancel("x", Owner::new());
     until_done(&mut caller, |it| it.call(&[&settle]).remove(0));
     assert_eq!(caller.call(&[&renewal("x", short)]), ["0"]);
+}
+
+/// I7, I10: to look for the one that is still parked, behind all who have asked again, leaves work for those.
+fn many_who_came_back_are_served_though_one_stays_away(server: &Server) {
+    let mut caller = Caller::new(server);
+    let holder = Owner::new();
+    caller.call(&[&acquire("x", holder)]);
+    let channel = format!("{}deaf", keys::CHANNEL);
+    caller.client = "deaf".to_owned();
+    let owners: Vec<_> = (0..MANY).map(|_| Owner::new()).collect();
+    let requests: Vec<_> = owners.iter().map(|owner| waiting(acquire("x", *owner))).collect();
+    in_batches(&mut caller, &requests);
+    let settle = super::answers::cancel("x", Owner::new());
+    caller.call(&[&release("x", holder)]);
+    until_done(&mut caller, |it| it.call(&[&settle]).remove(0));
+    // All but the last can be reached again, and ask.
+    caller.ear.command(&["SUBSCRIBE", &channel]).unwrap();
+    in_batches(&mut caller, &requests[..MANY - 1]);
+    for pair in owners[..4].windows(2) {
+        let (line, _) = until_done(&mut caller, |it| it.call(&[&release("x", pair[0])]).remove(0));
+        assert!(matches!(&line[..], "0" | "none"), "{line}");
+        until_done(&mut caller, |it| it.call(&[&settle]).remove(0));
+        let line = caller.call(&[&renewal("x", pair[1])]).remove(0);
+        assert!(line.starts_with('1'), "handed over to the next: {line}");
+    }
 }
