@@ -9,7 +9,7 @@ use crate::place::{Place, until};
 
 /// What a user needs to work with locks, and no more: as docs/cli.md has it.
 const RIGHTS: &str = "~tenure:* &tenure:wake:* +evalsha +script|load +subscribe +publish +ping \
-                      +time +scan +get +set +psetex +setrange +del +mget +exists +pexpire \
+                      +time +scan +get +set +psetex +setrange +del +mget +exists +pexpire +pttl \
                       +rename +hget +hset +hmget +hdel +hlen +pubsub";
 
 fn findings(place: &Place) -> Value {

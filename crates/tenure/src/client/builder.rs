@@ -72,9 +72,14 @@ impl Builder {
     }
 
     /// For how long the last fence of a lock is kept on a server, at least, after the lock has become
-    /// free: 1 s to 24 h, 30 s if not set. Within this time fences grow even if another server takes over whose
-    /// clock is behind by no more than that (I4). Every name that is used costs the server its memory for so long,
-    /// and for the rest of the last lease if that is a minute at most.
+    /// free: 1 s to 24 h, 30 s if not set. Within this time fences grow whatever the server's clock says (I4). A
+    /// lock that was not used for longer takes its next fence from the clock alone: that is smaller than the last
+    /// one if the clock was set back, or another server has taken over whose clock is behind, by more than the time
+    /// since the last grant. So the retention is to be longer than any step of the clock that is to be feared.
+    ///
+    /// If clients with different retentions use the same lock, that of the last one that held it counts. Clients
+    /// that only wait for it, or look at it, do not shorten it. Every name that is used costs the server its memory
+    /// for so long, and for the rest of the last lease if that is a minute at most; a minute or two longer after a crash.
     pub fn fence_retention(mut self, time: Duration) -> Self {
         let range = Duration::from_secs(1)..=Duration::from_secs(24 * 3600);
         let wrong =

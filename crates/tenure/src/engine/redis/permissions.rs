@@ -27,6 +27,7 @@ const HARMLESS: &[&str] = &[
     "PEXPIRE key 1000",
     "PING",
     "PSETEX key 0 value",
+    "PTTL key",
     "PUBLISH channel nothing",
     "PUBSUB NUMSUB channel",
     "RENAME key key",

@@ -4,8 +4,9 @@
 //! - [`caller`] calls them; [`slots`], [`answers`], [`misuse`] and [`keeping`] hold each script to
 //!   the contract in its header.
 //! - [`wire`] is about the connection that carries them.
-//! - [`clock`], [`damage`], [`memory`], [`parking`] and [`bounds`]: a clock that is set, keys that
-//!   Tenure did not write, a full server, waiters that cannot be reached, and very many of all.
+//! - [`clock`], [`damage`], [`spreading`], [`memory`], [`parking`] and [`bounds`]: a clock that is set, keys
+//!   that Tenure did not write, a string that becomes a hash, a full server, waiters that cannot be reached, and
+//!   very many of all.
 
 /// Makes a test of each case for every kind of server, so that a failure reads `valkey::…`.
 macro_rules! on_every_server {
@@ -39,6 +40,7 @@ mod memory;
 mod misuse;
 mod parking;
 mod slots;
+mod spreading;
 mod wire;
 
 use std::cell::Cell;

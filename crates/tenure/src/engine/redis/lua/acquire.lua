@@ -81,7 +81,8 @@ local function wait_first(key, text, owner, lease, alive, claim, fences)
   if ends <= now then
     return nil
   end
-  local expires = math.max(alive, ends) + retention * 1000 + SLACK
+  -- No waiter shortens what the holder has asked for.
+  local expires = math.max(math.max(alive, ends) + retention * 1000 + SLACK, now + redis.call('PTTL', key) * 1000)
   local fields = {
     's', string.format('2 m1 1 1 1 %s %.0f', stamp, expires), 'f', fence, 'c', of,
     'o', holder .. ' ' .. since .. ' ' .. length,
@@ -90,11 +91,14 @@ local function wait_first(key, text, owner, lease, alive, claim, fences)
   if more ~= '' then
     fields[13], fields[14] = 'm', more
   end
-  local written = redis.pcall('HSET', key .. ':new', unpack(fields))
-  if type(written) == 'table' then
+  -- What others have put beside it is no part of the lock.
+  if redis.call('EXISTS', key .. ':new') == 1 then
     return nil
   end
-  redis.call('RENAME', key .. ':new', key)
+  local written = redis.pcall('HSET', key .. ':new', unpack(fields))
+  if type(written) == 'table' or put_in_place(key) then
+    return nil
+  end
   redis.call('PEXPIRE', key, string.format('%.0f', math.ceil((expires - now) / 1000)))
   return '2 0 ' .. ends - now .. ' ' .. stamp
 end
@@ -189,7 +193,7 @@ local function ahead_of(lock, waiter)
 end
 
 local function grant(lock, owner, number, permits, lease, note)
-  lock.is_new_claim = true
+  lock.is_new_claim, lock.is_own = true, true
   local fence = next_fence(lock, 1)
   save(lock, {
     owner = owner, ends = lock.time + lease * 1000, client = client, entries = number,
@@ -209,31 +213,50 @@ local function arrive(lock, owner, number, permits, lease, note)
   return granted
 end
 
-local function bury_dead(lock)
-  for ticket = lock.first, lock.ticket do
-    local waiter = waiter_at(lock, ticket)
-    if waiter and waiter.alive <= lock.time then
-      dequeue(lock, waiter)
+-- Those who wait for a barrier, in order: the dead go, and so do the gaps that others have left, which would have
+-- to be passed over each time. Nobody is parked there, and fewer wait than it has parties.
+local function gather(lock)
+  local found, from = {}, lock.head
+  while from <= lock.ticket do
+    local to = math.min(from + AT_MOST - 1, lock.ticket)
+    for at, text in ipairs(redis.call('HMGET', lock.key, unpack(numbered('q', from, to)))) do
+      local waiter = text and read_waiter(from + at - 1, text)
+      if waiter and waiter.alive <= lock.time then
+        dequeue(lock, waiter)
+      elseif waiter then
+        found[#found + 1] = waiter
+      end
+    end
+    from = to + 1
+  end
+  local last = lock.head - 1
+  for _, waiter in ipairs(found) do
+    last = last + 1
+    if waiter.ticket ~= last then
+      redis.call('HDEL', lock.key, 'q' .. waiter.ticket)
+      waiter.ticket = last
+      write_waiter(lock, waiter)
     end
   end
+  lock.ticket, lock.waiting = last, #found
+  return found
 end
 
 -- Whether the last of a barrier has come. It opens it for those who wait.
 local function meets(lock)
   local others = lock.limit - 1
-  if lock.waiting >= others then
-    bury_dead(lock)
-  end
-  if lock.waiting < others then
+  -- Looked at before there are too many gaps, so that it takes milliseconds each time.
+  if lock.waiting < others and lock.ticket - lock.head < 2 * AT_MOST then
     return false
   end
-  local stay = lock.waiting - others
-  while lock.waiting > stay do
-    local waiter = head(lock)
-    if waiter then
-      hand_over(lock, waiter)
-    elseif waiter == nil then
-      return false
+  local waiters = gather(lock)
+  if #waiters < others then
+    return false
+  end
+  for at = 1, others do
+    -- Another entry of the same owner may have brought it along.
+    if waiters[at].number == '0' or waiter_at(lock, waiters[at].ticket) then
+      hand_over(lock, waiters[at])
     end
   end
   return true

@@ -4,7 +4,7 @@
 -- and for each lock: owner, number of the entry
 -- Returns lines: the first argument, and for each lock "0" or "-error"; with a plus sign behind it where
 -- there is more to settle than one call may do.
-local retention = string.match(ARGV[1], '%d+$')
+local client, retention = string.match(ARGV[1], ' (%S+) (%d+)$')
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local results = { ARGV[1] }
@@ -15,11 +15,11 @@ local function cancel(lock, owner, number)
   local waiter = waiter_of(lock, owner .. ':' .. number)
   if waiter then
     dequeue(lock, waiter)
+    settle(lock)
   else
     settle(lock)
     leave(lock, owner, number, 0, 0)
   end
-  settle(lock)
   announce(lock)
   return '0'
 end

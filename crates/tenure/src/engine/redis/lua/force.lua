@@ -7,7 +7,7 @@
 -- Returns the first argument, the owners that held it, 1 if others still do, more than one call takes away, and 1
 -- if there is more to settle: none, and nothing is changed, if nobody does or not the one expected; or an
 -- error.
-local retention = string.match(ARGV[1], '%d+$')
+local client, retention = string.match(ARGV[1], ' (%S+) (%d+)$')
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
@@ -19,7 +19,7 @@ if wrong then
 end
 settle(lock)
 local taken, clients = {}, {}
-for _, owner in ipairs(ARGV[2] == '' and owners(lock, AT_MOST) or { ARGV[2] }) do
+for _, owner in ipairs(ARGV[2] == '' and owners(lock, SOME) or { ARGV[2] }) do
   local holder = find(lock, owner)
   if holder then
     remove(lock, owner)

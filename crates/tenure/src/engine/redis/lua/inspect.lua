@@ -6,7 +6,7 @@
 -- {kind and limit, how many hold it, holders, how many wait, waiters, record} or an error.
 -- A holder is {owner, permits, entries, fence, µs left, client, note}, a waiter
 -- {entry, permits, since, client, note}; the kind is "" for a lock that nobody holds or wants.
-local retention = string.match(ARGV[1], '%d+$')
+local client, retention = string.match(ARGV[1], ' (%S+) (%d+)$')
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local results = { ARGV[1] }
@@ -33,16 +33,16 @@ local function holders(lock)
 end
 
 local function waiters(lock)
-  local rows, ticket = {}, lock.first
-  for _ = 1, lock.waiting > 0 and AT_MOST or 0 do
-    if #rows >= tonumber(ARGV[2]) or ticket > lock.ticket then
-      break
-    end
-    local w = waiter_at(lock, ticket)
+  local rows, most = {}, tonumber(ARGV[2])
+  local last = math.min(lock.first + AT_MOST - 1, lock.ticket)
+  if lock.waiting == 0 or lock.first > last then
+    return rows
+  end
+  for _, text in ipairs(redis.call('HMGET', lock.key, unpack(numbered('q', lock.first, last)))) do
+    local w = text and #rows < most and read_waiter(0, text)
     if w then
       rows[#rows + 1] = { w.entry, w.permits, w.since, w.client, w.note }
     end
-    ticket = ticket + 1
   end
   return rows
 end

@@ -84,6 +84,7 @@ local function head(lock)
     if waiter and not waiter.parked then
       return waiter
     end
+    lock.work = lock.work - CHANGE
     drop_first_returned(lock)
     return false
   elseif lock.head > lock.ticket then
@@ -107,7 +108,7 @@ end
 
 -- The first that is alive; the dead before it go.
 local function live_head(lock)
-  for _ = 1, AT_MOST do
+  for _ = 1, AT_MOST / CHANGE do
     local waiter
     if lock.waiting > 0 then
       waiter = head(lock)
@@ -124,11 +125,12 @@ end
 -- Gives what is free to those who wait, in order (I10). Done as soon as the first of them must wait;
 -- for a mutex that only one can get, as soon as one has got it.
 local function serve(lock, one)
-  for _ = 1, AT_MOST do
+  while lock.work > 0 do
     if lock.waiting == 0 or one and lock.holder then
       return
     end
     local waiter = head(lock)
+    lock.work = lock.work - (waiter and CHANGE or 1)
     if waiter == nil then
       return
     elseif waiter and waiter.alive <= lock.time then
@@ -219,6 +221,7 @@ local function leave(lock, owner, number, linger, keep)
     end
   else
     remove(lock, owner)
+    lock.is_own = true
     pass_on(lock)
   end
   return remaining

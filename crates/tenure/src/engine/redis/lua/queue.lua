@@ -142,33 +142,40 @@ local function unpark(lock, entry)
   end
 end
 
--- The first parked waiter from a ticket on, before another.
+-- The first parked waiter from a ticket on, before another, if it is among the next AT_MOST. Mostly it is the first of
+-- them; where others have asked again meanwhile, more and more are read at once.
 local function parked_from(lock, ticket, before)
-  for _ = 1, AT_MOST do
-    if ticket >= before then
-      return nil
+  local last, size = math.min(ticket + AT_MOST, before) - 1, 1
+  while ticket <= last do
+    local to = math.min(ticket + size - 1, last)
+    for at, text in ipairs(redis.call('HMGET', lock.key, unpack(numbered('q', ticket, to)))) do
+      local waiter = text and string.byte(text) == 49 and read_waiter(ticket + at - 1, text)
+      if waiter then
+        return waiter
+      elseif not text and ticket + at - 1 == lock.first then
+        lock.first, lock.changed = lock.first + 1, true
+      end
     end
-    local waiter = waiter_at(lock, ticket)
-    if waiter and waiter.parked then
-      return waiter
-    elseif not waiter and ticket == lock.first then
-      lock.first, lock.changed = ticket + 1, true
-    end
-    ticket = ticket + 1
+    lock.work = lock.work - size / 8
+    ticket, size = to + 1, math.min(size * 2, SOME)
   end
 end
 
 -- Forgets parked waiters that have not asked again; those that came first are dead first.
 local function purge_parked(lock)
-  local ticket = lock.first
-  for dead = 1, lock.parked > 0 and PARKED_AT_MOST or 0 do
-    local waiter = parked_from(lock, ticket, lock.head)
+  local ticket, before = lock.first, math.min(lock.head, lock.first + AT_MOST)
+  while lock.parked > 0 do
+    if lock.work <= HALF then
+      lock.more = true
+      return
+    end
+    local waiter = parked_from(lock, ticket, before)
     if not waiter or waiter.alive > lock.time then
       return
     end
     dequeue(lock, waiter)
+    lock.work = lock.work - CHANGE
     ticket = waiter.ticket + 1
-    lock.more = lock.more or dead == PARKED_AT_MOST
   end
 end
 

@@ -57,7 +57,7 @@ if not rest then
 end
 results = results or { ARGV[1] }
 
-local retention = string.match(ARGV[1], '%d+$')
+local client, retention = string.match(ARGV[1], ' (%S+) (%d+)$')
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
@@ -65,13 +65,15 @@ local now = tonumber(stamp)
 --@ straight.lua
 
 -- Writes the next holder in the place of the first waiter, and what it is to be told; nil if that is not done.
-local function write_next(mutex, owner, lease, fences, client, note)
+local function write_next(mutex, owner, lease, fences, to, note)
   -- As many fences as it wants, for the last one of before is behind the clock.
   local fence, extra = string.format('%.0f', now + fences - 1), fences - 1
   local ahead = retention + math.ceil(extra / 1000)
   local more = (extra > 0 or note ~= '') and extra .. ' ' .. note
   if mutex.waiting == 1 then
-    local text, kept = held_text(fence, stamp, lease, owner, client, more, ahead)
+    -- Another client may keep fences for longer: it has told the hash so when it came, and tells it again when it goes.
+    local told = to ~= client and math.ceil((mutex.expires - now) / 1000) or nil
+    local text, kept = held_text(fence, stamp, lease, owner, to, more, ahead, told)
     return not redis.pcall('PSETEX', mutex.key, kept, text).err
   elseif now + (lease + ahead) * 1000 > mutex.expires then
     return nil
@@ -84,7 +86,7 @@ local function write_next(mutex, owner, lease, fences, client, note)
   local state = string.format('2 m1 %d %s %d %s %.0f', mutex.waiting - 1, mutex.ticket, mutex.head + 1, stamp,
     mutex.expires)
   local held = string.format('%s %s %08d', owner, stamp, lease)
-  local fields = { 's', state, 'f', fence, 'o', held, 'c', client, nil, nil }
+  local fields = { 's', state, 'f', fence, 'o', held, 'c', to, nil, nil }
   if more then
     fields[9], fields[10] = 'm', more
   end
@@ -98,16 +100,16 @@ local function pass(key, owner)
   if not mutex or not mutex.field or mutex.owner ~= owner then
     return nil
   end
-  local next_owner, lease, fences, client, note = first_waiter(mutex)
+  local next_owner, lease, fences, to, note = first_waiter(mutex)
   if not next_owner or fences == '0' then
     return nil
   end
-  local channel = CHANNEL .. client
+  local channel = CHANNEL .. to
   local found = redis.pcall('PUBSUB', 'NUMSUB', channel)
   if found.err or found[2] == 0 then
     return nil
   end
-  if write_next(mutex, next_owner, lease, fences, client, note) then
+  if write_next(mutex, next_owner, lease, fences, to, note) then
     redis.call('PUBLISH', channel, table.concat({
       'granted', next_owner .. ':0', stamp, fences, lease, stamp, key,
     }, ' '))

@@ -94,6 +94,8 @@ if #left == 0 then
   return table.concat(results, '\n')
 end
 
+local client = string.match(ARGV[1], ' (%S+) ')
+
 --@ lock.lua
 
 local function renew(lock, owner, lease)

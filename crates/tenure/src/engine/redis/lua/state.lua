@@ -16,7 +16,7 @@ end
 -- Reading -----------------------------------------------------------------------------------------
 
 local function is_fence(text)
-  return string.match(text, '^%d+$') and #text == 16 and tonumber(text) < LARGEST_FENCE
+  return string.match(text, '^%d+$') and #text == 16 and tonumber(text) < LARGEST_FENCE and text - now <= CENTURY
 end
 
 local function read_holder(fence, owner, since, lease, client, entries, more)
@@ -128,7 +128,7 @@ end
 -- plain case has just read it: false if there is none.
 local function open(key, text)
   local lock = {
-    key = key, fence = 0, kind = 'm1', letter = 'm', limit = 1, single = true, was = {}, keep = 0,
+    key = key, fence = 0, kind = 'm1', letter = 'm', limit = 1, single = true, was = {}, keep = 0, work = AT_MOST,
     waiting = 0, ticket = 0, head = 1, first = 1, returned = 0, parked = 0, reserved = 0, shift = 0,
     used = 0, count = 0, bound = 0, cursor = 0, least = 0, expires = 0,
   }
@@ -168,17 +168,22 @@ local function go_on_without_memory(lock)
   if lock.form == 'hash' then
     redis.call('HDEL', lock.key, '')
   elseif lock.form == 'text' then
-    -- What it is told here is told again, better, when the lock is closed.
-    redis.call('PEXPIRE', lock.key, 86400000)
-    lock.changed = true
+    -- For as long as it is kept anyway.
+    local left = redis.call('PTTL', lock.key)
+    redis.call('PEXPIRE', lock.key, left > 0 and left or retention)
   end
+end
+
+-- Whether a server refuses a write for want of memory. Older ones put the code into the text, behind a dash.
+local function is_full(written)
+  return string.find(written.err, '^OOM ') or string.find(written.err, ' -OOM ', 1, true)
 end
 
 -- Sets fields of the lock. Only what is new is refused by a server without memory.
 local function put(lock, key, ...)
   local written = redis.pcall('HSET', key, ...)
   if type(written) == 'table' then
-    if lock.is_new_claim then
+    if lock.is_new_claim or not is_full(written) then
       error(written)
     end
     go_on_without_memory(lock)
@@ -240,20 +245,38 @@ local function write_fields(lock)
   if #gone > 0 then
     redis.call('HDEL', lock.key, unpack(gone))
   end
-  local is_text = lock.form == 'text'
-  if #set > 0 then
-    put(lock, is_text and lock.key .. ':new' or lock.key, unpack(set))
-  end
-  if is_text then
-    redis.call('RENAME', lock.key .. ':new', lock.key)
+  if lock.form == 'text' then
+    local new = lock.key .. ':new'
+    -- What others have put there is no part of the lock. Looked for, because a server without memory refuses
+    -- nothing more once something was deleted.
+    if redis.call('EXISTS', new) == 1 then
+      redis.call('DEL', new)
+    end
+    put(lock, new, unpack(set))
+    local wrong = put_in_place(lock.key)
+    if wrong then
+      error(wrong)
+    end
+  elseif #set > 0 then
+    put(lock, lock.key, unpack(set))
   end
   lock.form, lock.was = 'hash', is
+end
+
+-- For how many ms the key is kept, as it is told. A client that waits, or looks, does not shorten what another one
+-- has asked for: only who gets the lock, or gives it back, says for how long its fence is kept.
+local function told(lock)
+  if lock.form == 'text' then
+    return lock.is_own and 0 or redis.call('PTTL', lock.key)
+  end
+  return math.ceil((lock.expires - lock.time) / 1000)
 end
 
 -- Makes the lock a hash, to which waiters and holders can be added.
 local function spread(lock)
   lock.changed = true
   if lock.form == 'text' then
+    lock.expires = lock.time + told(lock) * 1000
     write_fields(lock)
     lock.is_new = true
   end
@@ -262,7 +285,7 @@ end
 -- A string in the place of what there is. What is not a new grant goes on without memory.
 local function write_text(lock, text, ttl)
   local written = redis.pcall('SET', lock.key, text, 'PX', plain(ttl))
-  if written.err and lock.is_new_claim then
+  if written.err and (lock.is_new_claim or not is_full(written)) then
     error(written)
   elseif written.err then
     go_on_without_memory(lock)
@@ -272,7 +295,7 @@ end
 
 -- Writes the lock back, if it has changed, and how long its key is to be kept: for the retention
 -- after the last that there is, longer by as much as its fence is ahead of the clock, which would
--- otherwise give a smaller one (I4).
+-- otherwise give a smaller one (I4); but no shorter than another client has asked for.
 local function close(lock)
   if not lock.changed then
     return
@@ -284,18 +307,20 @@ local function close(lock)
       redis.call('DEL', lock.key)
       return
     elseif not holder then
-      return write_text(lock, plain(lock.fence), retention + ahead)
+      return write_text(lock, plain(lock.fence), math.max(retention + ahead, lock.is_own and 0 or told(lock)))
     elseif holder.entries == '0' then
       local since, lease = lease_of(lock, holder, lock.shift)
+      -- That of another client has told how long the fence is kept, and its release tells it again.
+      local at_least = holder.client ~= client and told(lock) or nil
       return write_text(lock, held_text(plain(lock.fence), since, lease, holder.owner, holder.client,
-        more_of(holder), retention + ahead))
+        more_of(holder), retention + ahead, at_least))
     end
   end
   local last = math.max(lock.keep, holder and holder.ends or 0, lock.till or 0, lock.time)
   last = last + (retention + ahead) * 1000
   local is_told = lock.form ~= 'hash' or lock.is_new or last > lock.expires
   if is_told then
-    lock.expires = last + SLACK
+    lock.expires = math.max(last + SLACK, lock.time + told(lock) * 1000)
   end
   write_fields(lock)
   if is_told then

@@ -4,7 +4,7 @@
 use tenure_testkit::Server;
 use tenure_testkit::resp::Reply as Plain;
 
-use super::answers::{acquire, name, permits, release, waiting};
+use super::answers::{acquire, name, permits, release, renewal, waiting};
 use super::caller::Caller;
 use super::*;
 use crate::core::shape::{Kind, Shape};
@@ -14,12 +14,15 @@ on_every_server!(
     very_many_holders_are_shown_in_part_and_counted_in_full,
     dead_waiters_are_passed_over_in_slices,
     a_lock_of_very_many_holders_is_taken_away_in_slices,
+    parties_that_gave_up_cost_a_barrier_nothing,
+    one_short_lease_does_not_have_all_holders_looked_at_all_the_time,
+    many_who_came_back_are_served_though_one_stays_away,
 );
 
 const MANY: usize = 2_500;
 
-/// What a call may do at most: a few commands for each of a thousand.
-const COMMANDS_AT_MOST: i64 = 10_000;
+/// What a call may do at most: a few commands for each of 250 waiters, or a look at each of a thousand.
+const COMMANDS_AT_MOST: i64 = 2_500;
 
 fn reader(owner: Owner) -> AcquireRequest {
     let shape = Shape::new(Kind::ReadWrite, 1_000_000_000, 1).unwrap();
@@ -128,4 +131,81 @@ fn a_lock_of_very_many_holders_is_taken_away_in_slices(server: &Server) {
     }
     assert_eq!(taken, MANY);
     assert!(caller.call(&[&permits(acquire("x", Owner::new()), 3)])[0].starts_with("1 "), "free");
+}
+
+/// 100,000 that came and went blocked the server for 0.38 s when the last one came.
+fn parties_that_gave_up_cost_a_barrier_nothing(server: &Server) {
+    const PARTIES: usize = 200;
+    let mut caller = Caller::new(server);
+    let shape = Shape::new(Kind::Barrier, PARTIES as u32, 1).unwrap();
+    let party = |owner| AcquireRequest { shape, ..waiting(acquire("x", owner)) };
+    let first = Owner::new();
+    caller.call(&[&party(first)]);
+    for _ in 0..50 {
+        let owners: [Owner; 100] = std::array::from_fn(|_| Owner::new());
+        in_batches(&mut caller, &owners.map(party));
+        in_batches(&mut caller, &owners.map(|owner| super::answers::cancel("x", owner)));
+    }
+    let others: Vec<_> = (2..PARTIES).map(|_| party(Owner::new())).collect();
+    in_batches(&mut caller, &others);
+    let line = caller.call(&[&others[9]]).remove(0);
+    assert!(line.starts_with("2 "), "it waits: {line}");
+    let before = executed(&mut caller);
+    let line = caller.call(&[&party(Owner::new())]).remove(0);
+    let done = executed(&mut caller) - before;
+    assert!(line.starts_with("1 "), "the last one opens it: {line}");
+    assert!(done < COMMANDS_AT_MOST, "{done} commands in one call");
+    for request in [&party(first), &others[9]] {
+        let line = caller.call(&[request]).remove(0);
+        assert!(line.starts_with("1 "), "for all: {line}");
+    }
+}
+
+/// One among 20,000, with a lease of 100 ms: all of them were looked at ten times a second.
+fn one_short_lease_does_not_have_all_holders_looked_at_all_the_time(server: &Server) {
+    let mut caller = Caller::new(server);
+    let readers: Vec<_> = (0..MANY).map(|_| reader(Owner::new())).collect();
+    in_batches(&mut caller, &readers);
+    let (short, step) = (Owner::new(), Duration::from_millis(5));
+    let lease = Lease::new(2 * step).unwrap();
+    caller.call(&[&AcquireRequest { lease, ..reader(short) }]);
+    let mut looks = 0;
+    for _ in 0..200 {
+        caller.pass(step);
+        let line = caller.call(&[&Renewal { lease, ..renewal("x", short) }]).remove(0);
+        assert!(line.starts_with('1'), "{line}");
+        looks += usize::from(line.ends_with('+'));
+    }
+    // A second has passed: 20 times, each in three calls, the last of which has no more to do.
+    assert!((20..=50).contains(&looks), "{looks} calls that looked at holders");
+    // When it is gone, it is noticed all the same.
+    caller.pass(Duration::from_millis(100));
+    let settle = super::answers::cancel("x", Owner::new());
+    until_done(&mut caller, |it| it.call(&[&settle]).remove(0));
+    assert_eq!(caller.call(&[&renewal("x", short)]), ["0"]);
+}
+
+/// I7, I10: to look for the one that is still parked, behind all who have asked again, leaves work for those.
+fn many_who_came_back_are_served_though_one_stays_away(server: &Server) {
+    let mut caller = Caller::new(server);
+    let holder = Owner::new();
+    caller.call(&[&acquire("x", holder)]);
+    let channel = format!("{}deaf", keys::CHANNEL);
+    caller.client = "deaf".to_owned();
+    let owners: Vec<_> = (0..MANY).map(|_| Owner::new()).collect();
+    let requests: Vec<_> = owners.iter().map(|owner| waiting(acquire("x", *owner))).collect();
+    in_batches(&mut caller, &requests);
+    let settle = super::answers::cancel("x", Owner::new());
+    caller.call(&[&release("x", holder)]);
+    until_done(&mut caller, |it| it.call(&[&settle]).remove(0));
+    // All but the last can be reached again, and ask.
+    caller.ear.command(&["SUBSCRIBE", &channel]).unwrap();
+    in_batches(&mut caller, &requests[..MANY - 1]);
+    for pair in owners[..4].windows(2) {
+        let (line, _) = until_done(&mut caller, |it| it.call(&[&release("x", pair[0])]).remove(0));
+        assert!(matches!(&line[..], "0" | "none"), "{line}");
+        until_done(&mut caller, |it| it.call(&[&settle]).remove(0));
+        let line = caller.call(&[&renewal("x", pair[1])]).remove(0);
+        assert!(line.starts_with('1'), "handed over to the next: {line}");
+    }
 }

@@ -36,6 +36,8 @@ pub(super) struct Caller {
     pub(super) ear: Connection,
     pub(super) client: String,
     pub(super) now: Moment,
+    /// For how long fences outlive their locks, in ms.
+    pub(super) retention: u64,
     /// Operations that went the straight way are counted.
     pub(super) counts_straight: bool,
 }
@@ -54,7 +56,8 @@ impl Caller {
         // A wake-up that never comes is a difference, to be told soon: it is looked for many times.
         ear.set_patience(Duration::from_millis(500)).unwrap();
         let now = Moment::from_micros(1_794_768_132_030_839);
-        Self { connection, ear, client, now, counts_straight: false }
+        let retention = common(&client).retention;
+        Self { connection, ear, client, now, retention, counts_straight: false }
     }
 
     pub(super) fn pass(&mut self, time: Duration) {
@@ -77,9 +80,10 @@ impl Caller {
         operations: &[&O],
     ) -> Result<Vec<String>, String> {
         let names: Vec<_> = operations.iter().map(|it| it.name()).collect();
-        let client = self.client.clone();
+        let (client, retention) = (self.client.clone(), self.retention);
         let reply = self.run(O::script(), &names, |command| {
-            operations.iter().for_each(|operation| operation.arguments(common(&client), command));
+            let common = || Common { client: &client, retention };
+            operations.iter().for_each(|operation| operation.arguments(common(), command));
         });
         let failed = format!("the whole call failed: {reply:?}");
         batch::lines(reply).map_err(|_| failed)
@@ -103,7 +107,7 @@ impl Caller {
         }
         let mut command = Command::new("EVAL").arg(text).arg(names.len().to_string());
         names.iter().for_each(|name| command.push(keys::lock(name)));
-        command.push(format!("nonce {} {RETENTION}", self.client));
+        command.push(format!("nonce {} {}", self.client, self.retention));
         arguments(&mut command);
         let words = words(&command);
         convert(self.connection.command(&words).unwrap())

@@ -13,6 +13,7 @@ on_every_server!(
     a_clock_set_back_takes_nothing_from_a_holder_that_lives,
     a_dead_waiter_is_passed_over_though_the_clock_was_set_back,
     a_fence_ahead_of_the_clock_is_kept_until_the_clock_has_caught_up,
+    a_lock_idle_beyond_the_retention_forgets_its_fence_and_a_clock_set_back_then_gives_a_smaller_one,
     a_renewal_tells_the_time,
 );
 
@@ -111,6 +112,38 @@ fn a_fence_ahead_of_the_clock_is_kept_until_the_clock_has_caught_up(server: &Ser
     assert!(kept(&mut caller) > a_day, "held: {} ms", kept(&mut caller));
     caller.call(&[&release("x", owner)]);
     assert!(kept(&mut caller) > a_day, "released: {} ms", kept(&mut caller));
+}
+
+/// What I4 does not promise, so that its words stay true. A clock set back by less than the time since, or before
+/// the fence was forgotten, changes nothing.
+fn a_lock_idle_beyond_the_retention_forgets_its_fence_and_a_clock_set_back_then_gives_a_smaller_one(
+    server: &Server,
+) {
+    let use_shortly = |caller: &mut Caller| {
+        let owner = Owner::new();
+        let line = caller.call(&[&acquire("x", owner)]).remove(0);
+        caller.call(&[&release("x", owner)]);
+        fence(&line)
+    };
+    let idle = LEASE + Duration::from_millis(RETENTION.parse().unwrap());
+    // Whether the fence is forgotten, how far the clock is set back then, and whether the next fence is larger.
+    for (is_forgotten, step, grows) in
+        [(false, HOUR, true), (true, idle - LEASE, true), (true, idle + LEASE, false)]
+    {
+        let mut caller = Caller::new(server);
+        let first = use_shortly(&mut caller);
+        assert!(
+            kept(&mut caller) <= i64::try_from(idle.as_millis()).unwrap(),
+            "no longer than that"
+        );
+        caller.pass(idle);
+        if is_forgotten {
+            caller.say(&["DEL", &keys::lock(&name("x"))]);
+        }
+        set_back(&mut caller, step);
+        let second = use_shortly(&mut caller);
+        assert_eq!(second > first, grows, "{is_forgotten} {step:?}: {second} after {first}");
+    }
 }
 
 fn a_renewal_tells_the_time(server: &Server) {

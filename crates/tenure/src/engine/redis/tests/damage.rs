@@ -16,6 +16,7 @@ on_every_server!(
     a_lock_of_the_first_layout_is_refused,
     a_time_that_no_clock_shows_is_refused,
     fences_that_are_too_large_are_refused,
+    a_text_as_long_as_a_fence_is_not_written_over,
 );
 
 const GARBAGE: [&str; 6] = ["", "garbage", "-1", "1e999", "9999999999999999999999", "\0\n{}"];
@@ -162,10 +163,12 @@ fn a_time_that_no_clock_shows_is_refused(server: &Server) {
     }
 }
 
-/// Above 2^53 the next one would be the same. I4.
+/// Above 2^53 the next one would be the same; just below the limit, the next one would be refused to everybody. I4.
 fn fences_that_are_too_large_are_refused(server: &Server) {
     let mut caller = Caller::new(server);
-    for fence in ["9007199254740990", "9999999999999998", "99999999999999999999"] {
+    for fence in
+        ["9007199253740990", "9007199254740990", "9999999999999998", "99999999999999999999"]
+    {
         for words in [&["SET", "", fence][..], &["HSET", "", "f", fence]] {
             let key = keys::lock(&name("x"));
             caller.say(&["DEL", &key]);
@@ -175,5 +178,20 @@ fn fences_that_are_too_large_are_refused(server: &Server) {
             let line = &caller.call(&[&acquire("x", Owner::new())])[0];
             assert!(line.starts_with("-DAMAGED"), "{fence}: {line}");
         }
+    }
+}
+
+/// It was taken for the fence of a free lock.
+fn a_text_as_long_as_a_fence_is_not_written_over(server: &Server) {
+    let mut caller = Caller::new(server);
+    let key = keys::lock(&name("x"));
+    let numbers = ["-000000000000042", "0x0000000000abcd", "1234567.89012345", "1e5             "];
+    for text in numbers.into_iter().chain(["nan             ", " 00000000000042 "]) {
+        caller.say(&["SET", &key, text]);
+        for request in [acquire("x", Owner::new()), permits(acquire("x", Owner::new()), 1)] {
+            let line = caller.call(&[&request]).remove(0);
+            assert!(line.starts_with("-DAMAGED"), "{text:?}: {line}");
+        }
+        assert_eq!(caller.say(&["GET", &key]).text().as_deref(), Some(text));
     }
 }

@@ -3,7 +3,7 @@
 use tenure_testkit::Server;
 use tenure_testkit::resp::Reply as Plain;
 
-use super::answers::{acquire, cancel, permits, release, renewal, waiting};
+use super::answers::{acquire, cancel, name, permits, release, renewal, waiting};
 use super::caller::Caller;
 use super::*;
 use crate::core::moment::Moment;
@@ -13,6 +13,9 @@ on_every_server!(
     a_lock_that_expired_midway_ends_where_it_was,
     whoever_still_waits_or_holds_keeps_every_key,
     a_lock_in_steady_use_is_kept,
+    who_waits_or_looks_shortens_nothing,
+    who_gets_the_lock_by_a_hand_over_keeps_its_fence_for_as_long_as_it_said,
+    the_last_who_held_it_says_for_how_long_its_fence_is_kept,
 );
 
 /// Nearly the retention of these tests, in ms.
@@ -119,4 +122,95 @@ fn a_lock_in_steady_use_is_kept(server: &Server) {
         caller.pass(Duration::from_secs(5));
         assert_eq!(caller.call(&[&renewal("x", owner)]), ["1"]);
     });
+}
+
+/// A day, and a second, in ms.
+const RETENTIONS: [u64; 2] = [86_400_000, 1_000];
+
+/// The client that keeps fences for a day, or another one that keeps them for a second. Only the first hears.
+fn be(caller: &mut Caller, careful: bool) {
+    let own = caller.client.trim_end_matches('-').to_owned();
+    caller.client = if careful { own } else { own + "-" };
+    caller.retention = RETENTIONS[usize::from(!careful)];
+}
+
+fn must_be_kept_for_a_day(caller: &mut Caller, what: &str) {
+    let left = caller.say(&["PTTL", &keys::lock(&name("x"))]);
+    // A stall of the machine is no fault.
+    assert!(matches!(left, Plain::Integer(86_390_000..)), "{what}: {left:?} ms left");
+}
+
+fn inspect(caller: &mut Caller) {
+    caller.run(&scripts::INSPECT, &[&name("x")], |command| {
+        ["9", "9"].iter().for_each(|most| command.push(most));
+    });
+}
+
+/// A list, or a client that waited and gave up, cut a fence that was to be kept for a day to half a minute. I4.
+fn who_waits_or_looks_shortens_nothing(server: &Server) {
+    let mutex = |owner| waiting(acquire("x", owner));
+    let semaphore = |owner| waiting(permits(acquire("x", owner), 3));
+    for ask in [&mutex as &dyn Fn(Owner) -> AcquireRequest, &semaphore] {
+        let mut caller = Caller::new(server);
+        let [holder, waiter] = std::array::from_fn(|_| Owner::new());
+        be(&mut caller, true);
+        fence(&caller.call(&[&ask(holder)])[0]);
+        be(&mut caller, false);
+        assert!(caller.call(&[&ask(waiter)])[0].starts_with("2 0 "));
+        must_be_kept_for_a_day(&mut caller, "another waits");
+        caller.call(&[&cancel("x", waiter)]);
+        must_be_kept_for_a_day(&mut caller, "it has given up");
+        be(&mut caller, true);
+        assert_eq!(caller.call(&[&release("x", holder)]), ["0"]);
+        must_be_kept_for_a_day(&mut caller, "released");
+
+        fence(&caller.call(&[&ask(holder)])[0]);
+        caller.pass(Duration::from_secs(31));
+        be(&mut caller, false);
+        inspect(&mut caller);
+        must_be_kept_for_a_day(&mut caller, "its lease has ended, and another looks");
+        be(&mut caller, true);
+        fence(&caller.call(&[&ask(holder)])[0]);
+        caller.now = caller.now.before(Duration::from_secs(900));
+        be(&mut caller, false);
+        inspect(&mut caller);
+        must_be_kept_for_a_day(&mut caller, "the clock was set back, and another looks");
+    }
+}
+
+/// The holder before it keeps fences for a second. I4.
+fn who_gets_the_lock_by_a_hand_over_keeps_its_fence_for_as_long_as_it_said(server: &Server) {
+    for crashes in [false, true] {
+        let mut caller = Caller::new(server);
+        let [holder, next] = std::array::from_fn(|_| Owner::new());
+        be(&mut caller, false);
+        caller.call(&[&acquire("x", holder)]);
+        be(&mut caller, true);
+        assert!(caller.call(&[&waiting(acquire("x", next))])[0].starts_with("2 0 "));
+        be(&mut caller, false);
+        caller.pass(Duration::from_millis(1));
+        assert_eq!(caller.call(&[&release("x", holder)]), ["0"]);
+        if crashes {
+            caller.pass(Duration::from_secs(31));
+            inspect(&mut caller);
+        } else {
+            be(&mut caller, true);
+            assert_eq!(caller.call(&[&release("x", next)]), ["0"]);
+        }
+        must_be_kept_for_a_day(&mut caller, if crashes { "crashed" } else { "released" });
+    }
+}
+
+/// Its fence is the larger one.
+fn the_last_who_held_it_says_for_how_long_its_fence_is_kept(server: &Server) {
+    let mut caller = Caller::new(server);
+    for careful in [true, false] {
+        be(&mut caller, careful);
+        caller.pass(Duration::from_millis(1));
+        let owner = Owner::new();
+        fence(&caller.call(&[&waiting(permits(acquire("x", owner), 1))])[0]);
+        assert_eq!(caller.call(&[&release("x", owner)]), ["0"]);
+    }
+    let left = caller.say(&["PTTL", &keys::lock(&name("x"))]);
+    assert!(matches!(left, Plain::Integer(..=1_000)), "{left:?} ms left");
 }
