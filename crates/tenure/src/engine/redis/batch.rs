@@ -32,6 +32,8 @@ mod flights;
 mod tests;
 
 use std::collections::{HashMap, VecDeque};
+use std::iter::Skip;
+use std::str::Lines;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{Notify, oneshot};
@@ -495,16 +497,18 @@ fn awaited<O: Batched>(operation: O) -> (Box<dyn Item>, Answer<O::Outcome>) {
 
 /// Answers every operation of a call; what must follow.
 fn distribute(batch: Batch, result: Result<Reply, Trouble>) -> Batch {
-    let answer = result.and_then(lines);
-    let mut lines = answer.as_ref().map(|lines| lines.iter().map(String::as_str));
-    let mut line = || lines.as_mut().map(Iterator::next).map_err(|trouble| &**trouble);
-    batch.into_iter().filter_map(|item| item.land(line())).collect()
+    let mut lines = result.as_ref().map_err(Trouble::clone).and_then(lines);
+    let landed = batch.into_iter().map(|item| match &mut lines {
+        Ok(lines) => item.land(Ok(lines.next())),
+        Err(trouble) => item.land(Err(trouble)),
+    });
+    landed.flatten().collect()
 }
 
 /// The lines of an answer, after what its call is known by.
-pub(super) fn lines(reply: Reply) -> Result<Vec<String>, Trouble> {
+pub(super) fn lines(reply: &Reply) -> Result<Skip<Lines<'_>>, Trouble> {
     let text = reply.text().ok_or_else(not_understood)?;
-    Ok(text.lines().skip(1).map(str::to_owned).collect())
+    Ok(text.lines().skip(1))
 }
 
 /// One operation's line of an answer.

@@ -4,6 +4,8 @@
 //! them in one slot. So that no name can break out of them, or out of a message, braces,
 //! controls, spaces and the percent sign are percent-encoded.
 
+use std::borrow::Cow;
+
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 use crate::core::name::LockName;
@@ -49,7 +51,12 @@ pub(super) fn pattern(prefix: &str) -> String {
 const UNSAFE: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'{').add(b'}');
 
 /// A text without spaces, controls or braces.
-pub(super) fn encode(text: &str) -> String {
+pub(super) fn encode(text: &str) -> Cow<'_, str> {
+    // Most names are plain, and every call has some.
+    let is_safe = |byte: u8| byte > b' ' && !matches!(byte, b'%' | b'{' | b'}' | 0x7f);
+    if text.bytes().all(is_safe) {
+        return Cow::Borrowed(text);
+    }
     // Other languages as they are, for the people who read them.
     let mut encoded = String::with_capacity(text.len());
     for c in text.chars() {
@@ -59,7 +66,7 @@ pub(super) fn encode(text: &str) -> String {
             encoded.push(c);
         }
     }
-    encoded
+    Cow::Owned(encoded)
 }
 
 /// The text that was encoded.

@@ -61,10 +61,9 @@ impl Server {
         let received = clock::now();
         let time = reply.text().and_then(time);
         let step = time.and_then(|time| lock(&self.clock).note(sent, received, time));
-        let lines = batch::lines(reply)?;
-        let answered = renewals.iter().zip(&lines).filter(|(_, line)| batch::is_more(line));
+        let mut lines = batch::lines(&reply)?;
+        let answered = renewals.iter().zip(lines.clone()).filter(|(_, line)| batch::is_more(line));
         let unsettled = answered.map(|(renewal, _)| renewal.name.clone()).collect();
-        let mut lines = lines.iter().map(String::as_str);
         let outcomes = renewals.iter().map(|it| batch::read(it, lines.next())).collect();
         Ok(Renewals { outcomes, step, unsettled })
     }

@@ -153,8 +153,8 @@ impl Twins {
         let values = self.call(O::script(), operation.name(), ask);
         // Sent twice, it acts once (I5): the state and the wake-ups compared below would show it.
         self.call(O::script(), operation.name(), ask);
-        let lines = batch::lines(values).map_err(|it| it.to_string())?;
-        let outcome = batch::read(operation, lines.first().map(String::as_str));
+        let mut lines = batch::lines(&values).map_err(|it| it.to_string())?;
+        let outcome = batch::read(operation, lines.next());
         let outcome = outcome.map_err(|it| it.to_string())?;
         same("outcome", &outcome, expected)
     }
@@ -351,6 +351,6 @@ fn requests_of_one_call_are_served_in_order(server: &Server) {
     words.extend([&first, "90000", "0 m1 1 15000 3000 1 a%20note"]);
     words.extend([&second, "90000", "+15000 3000 1"]);
     let reply = convert(server.connect().unwrap().command(&words).unwrap());
-    let lines = batch::lines(reply).unwrap();
+    let lines: Vec<_> = batch::lines(&reply).unwrap().collect();
     assert!(lines[0].starts_with("1 ") && lines[1].starts_with("2 0 "), "{lines:?}");
 }

@@ -86,7 +86,7 @@ impl Caller {
             operations.iter().for_each(|operation| operation.arguments(common(), command));
         });
         let failed = format!("the whole call failed: {reply:?}");
-        batch::lines(reply).map_err(|_| failed)
+        batch::lines(&reply).map(|lines| lines.map(str::to_owned).collect()).map_err(|_| failed)
     }
 
     /// Runs a script on some locks.
