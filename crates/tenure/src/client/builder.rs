@@ -79,7 +79,8 @@ impl Builder {
     ///
     /// If clients with different retentions use the same lock, that of the last one that held it counts. Clients
     /// that only wait for it, or look at it, do not shorten it. Every name that is used costs the server its memory
-    /// for so long, and for the rest of the last lease if that is a minute at most; a minute or two longer after a crash.
+    /// for so long, and for the rest of the last lease if that is a minute at most; after a crash for a minute or two
+    /// longer, or for the longest lease of those who held it or waited for it.
     pub fn fence_retention(mut self, time: Duration) -> Self {
         let range = Duration::from_secs(1)..=Duration::from_secs(24 * 3600);
         let wrong =
