@@ -50,6 +50,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 
 use address::Address;
 use batch::Batcher;
@@ -83,6 +84,8 @@ pub struct RedisEngine {
     operations: Arc<Batcher>,
     subscriber: Arc<Subscriber>,
     io: Handle,
+    /// What sends on the callers' runtime.
+    sending: Option<AbortHandle>,
     // Dropped with the engine, which ends the I/O thread.
     _running: oneshot::Sender<()>,
 }
@@ -147,9 +150,16 @@ impl RedisEngine {
         });
         let (running, ended) = oneshot::channel::<()>();
         let commands = &server.commands;
-        let engine = Self {
+        let mut engine = Self {
+            sending: None,
             operations: Batcher::new(commands.clone(), client.clone()),
-            subscriber: Subscriber::new(address, pace, &client, caller, commands.trip.clone()),
+            subscriber: Subscriber::new(
+                address,
+                pace,
+                &client,
+                caller.clone(),
+                commands.trip.clone(),
+            ),
             io: runtime.handle().clone(),
             server,
             _running: running,
@@ -159,7 +169,18 @@ impl RedisEngine {
             engine.io.spawn(thread::lasting(move || link.clone().keep_up()));
         }
         let operations = engine.operations.clone();
-        engine.io.spawn(thread::lasting(move || operations.clone().keep_sending()));
+        match caller {
+            // Behind the tasks that a reply has woken, so that it finds what all of them have sent. If it does not
+            // run, what has gathered leaves with the next answer.
+            Some(runtime) => {
+                let sending = runtime.spawn(operations.keep_sending());
+                engine.sending = Some(sending.abort_handle());
+            }
+            None => {
+                let sending = thread::lasting(move || operations.clone().keep_sending());
+                drop(engine.io.spawn(sending));
+            }
+        }
         let subscriber = engine.subscriber.clone();
         engine.io.spawn(thread::lasting(move || subscriber.clone().keep_up()));
         let run = async { drop(ended.await) };
@@ -285,6 +306,7 @@ impl Engine for RedisEngine {
 impl Drop for RedisEngine {
     fn drop(&mut self) {
         self.pulses().into_iter().for_each(Pulse::end);
+        self.sending.iter().for_each(AbortHandle::abort);
         // Short-lived clients, such as commands in a shell, must not pile up in the server.
         self.server.take_leave();
     }
