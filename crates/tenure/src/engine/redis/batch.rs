@@ -28,126 +28,31 @@
 //! link that answers at once, because it is down, does not call deeper.
 
 mod flights;
+mod gathered;
+mod item;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, VecDeque};
-use std::iter::Skip;
-use std::str::Lines;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
-use self::flights::{FlightId, Flights};
+use self::flights::FlightId;
+use self::gathered::{Departure, Gathered, Waiting};
+use self::item::{Batch, awaited, distribute, settling};
+pub(super) use self::item::{Batched, Common, is_more, lines, read};
 use super::call::Landing;
 use super::link::{Link, closed};
-use super::resp::{Command, Reply};
+use super::resp::Reply;
 use super::scripts::Script;
-use super::trouble::{may_be_about_one, of_server};
+use super::trouble::may_be_about_one;
 use crate::core::name::LockName;
-use crate::engine::{Answer, CancelRequest};
+use crate::engine::Answer;
 use crate::error::Trouble;
-use crate::foreign;
-use crate::owner::Entry;
 use crate::sync::lock;
 
 /// How many operations one call carries at most: one call must not keep a server from others.
 const MOST: usize = 128;
-
-/// How often an operation goes on at most where there is more to settle: for a million waiters, and no
-/// longer for a server that is out of its mind.
-const GOES_ON_AT_MOST: u32 = 1000;
-
-/// An operation that can be sent together with others of its kind.
-pub(super) trait Batched: Send + 'static {
-    /// What it answers.
-    type Outcome: Send + Unpin + 'static;
-
-    /// The script that performs it.
-    fn script() -> &'static Script;
-
-    /// The lock it is for.
-    fn name(&self) -> &LockName;
-
-    /// Its part of the script's arguments.
-    fn arguments(&self, common: Common<'_>, into: &mut Command);
-
-    /// Its line of the script's answer.
-    fn read(&self, line: &str) -> Option<Self::Outcome>;
-
-    /// Whether its answer depends on what is left to settle, so that the same must be asked again.
-    const IS_ASKED_AGAIN: bool = false;
-}
-
-/// What the operations of a client have in common.
-#[derive(Clone, Copy)]
-pub(super) struct Common<'a> {
-    /// The client's id.
-    pub(super) client: &'a str,
-    /// For how long the fences of its locks outlive them, in ms.
-    pub(super) retention: u64,
-}
-
-/// An operation of any kind, and who waits for it.
-trait Item: Send {
-    fn script(&self) -> &'static Script;
-    fn name(&self) -> &LockName;
-    fn arguments(&self, common: Common<'_>, into: &mut Command);
-    /// Whether it asks for a lock.
-    fn is_acquire(&self) -> bool;
-    /// Answers it, with its line of the call's answer. What must follow it, if there is more to do.
-    fn land(self: Box<Self>, line: Result<Option<&str>, &Trouble>) -> Option<Box<dyn Item>>;
-}
-
-struct Awaited<O: Batched> {
-    operation: O,
-    reply: oneshot::Sender<Result<O::Outcome, Trouble>>,
-    /// How often it, or what it follows, went on so far.
-    went_on: u32,
-}
-
-impl<O: Batched> Item for Awaited<O> {
-    fn script(&self) -> &'static Script {
-        O::script()
-    }
-
-    fn name(&self) -> &LockName {
-        self.operation.name()
-    }
-
-    fn arguments(&self, common: Common<'_>, into: &mut Command) {
-        self.operation.arguments(common, into);
-    }
-
-    fn is_acquire(&self) -> bool {
-        O::IS_ASKED_AGAIN
-    }
-
-    fn land(mut self: Box<Self>, line: Result<Option<&str>, &Trouble>) -> Option<Box<dyn Item>> {
-        let is_more = matches!(line, Ok(Some(line)) if is_more(line));
-        let goes_on = is_more && self.went_on < GOES_ON_AT_MOST;
-        self.went_on += 1;
-        if goes_on && O::IS_ASKED_AGAIN && !self.reply.is_closed() {
-            return Some(self);
-        }
-        let next = goes_on.then(|| settling(self.operation.name().clone(), self.went_on));
-        let outcome = match line {
-            Ok(line) => read(&self.operation, line),
-            Err(trouble) => Err(trouble.clone()),
-        };
-        // Nobody may be waiting for it any more. If one does, its waker is foreign code.
-        foreign::call(|| drop(self.reply.send(outcome)));
-        next
-    }
-}
-
-/// Settles a lock: cancels an entry that nobody has made.
-fn settling(name: LockName, went_on: u32) -> Box<dyn Item> {
-    let operation = CancelRequest { name, entry: Entry::single() };
-    Box::new(Awaited { operation, reply: oneshot::channel().0, went_on })
-}
-
-type Batch = Vec<Box<dyn Item>>;
 
 /// Sends the operations of one client, on one connection.
 pub(super) struct Batcher {
@@ -156,42 +61,6 @@ pub(super) struct Batcher {
     gathered: Mutex<Gathered>,
     /// Something is left to be sent by the I/O thread.
     left_over: Notify,
-}
-
-/// What has not been sent, and how much is in flight.
-#[derive(Default)]
-struct Gathered {
-    /// What waits, by name, in order. No list is empty.
-    waiting: HashMap<LockName, VecDeque<Waiting>>,
-    lanes: Vec<Lane>,
-    flights: Flights,
-    /// Somebody is sending, and will look again.
-    is_sending: bool,
-    /// The I/O thread was told that something is left.
-    is_told: bool,
-}
-
-/// An operation that has not left.
-struct Waiting {
-    item: Box<dyn Item>,
-    /// It leaves in a call of its own.
-    is_alone: bool,
-}
-
-/// The calls of one script.
-struct Lane {
-    script: &'static Script,
-    in_flight: usize,
-    /// The next call is to tell the script's text.
-    tells: bool,
-    /// Names whose first operation is of this kind, in the order in which they became so.
-    ready: VecDeque<LockName>,
-}
-
-impl Lane {
-    fn can_leave(&self, calls: usize) -> bool {
-        self.in_flight < calls && !self.ready.is_empty()
-    }
 }
 
 impl Batcher {
@@ -298,14 +167,6 @@ impl Batcher {
     }
 }
 
-/// A call that is about to be sent.
-struct Departure {
-    id: FlightId,
-    batch: Batch,
-    /// With the script's text.
-    tells: bool,
-}
-
 /// Sending. If it ends by a panic, others must not wait for it for ever.
 struct Sending<'a>(&'a Arc<Batcher>);
 
@@ -392,139 +253,4 @@ impl Drop for Flight {
         self.end(first.script());
         drop(distribute(batch, Err(closed())));
     }
-}
-
-impl Gathered {
-    fn lane(&mut self, script: &'static Script) -> &mut Lane {
-        let known = self.lanes.iter().position(|lane| std::ptr::eq(lane.script, script));
-        let index = known.unwrap_or_else(|| {
-            self.lanes.push(Lane { script, in_flight: 0, tells: false, ready: VecDeque::new() });
-            self.lanes.len() - 1
-        });
-        &mut self.lanes[index]
-    }
-
-    fn add(&mut self, item: Box<dyn Item>) {
-        let (name, script) = (item.name().clone(), item.script());
-        let of_name = self.waiting.entry(name.clone()).or_default();
-        of_name.push_back(Waiting { item, is_alone: false });
-        if of_name.len() == 1 {
-            self.lane(script).ready.push_back(name);
-        }
-    }
-
-    /// Adds what comes before all that waits of its name.
-    fn add_first(&mut self, waiting: Waiting) {
-        let (name, script) = (waiting.item.name().clone(), waiting.item.script());
-        let of_name = self.waiting.entry(name.clone()).or_default();
-        let before = of_name.front().map(|it| it.item.script());
-        of_name.push_front(waiting);
-        if let Some(before) = before {
-            self.lane(before).ready.retain(|it| *it != name);
-        }
-        self.lane(script).ready.push_front(name);
-    }
-
-    /// Whether something else than an acquire of this name is in flight, or waits.
-    fn is_given_up(&self, name: &LockName) -> bool {
-        let waiting = self.waiting.get(name).into_iter().flatten();
-        self.flights.has(name) || waiting.into_iter().any(|it| !it.item.is_acquire())
-    }
-
-    /// Whether something can leave, with at most so many calls of a kind in flight.
-    fn can_leave(&self, calls: usize) -> bool {
-        self.lanes.iter().any(|lane| lane.can_leave(calls))
-    }
-
-    /// Takes what can leave in one call; none if nothing can.
-    fn take(&mut self, calls: usize) -> Option<Departure> {
-        let lane = self.lanes.iter_mut().find(|lane| lane.can_leave(calls))?;
-        lane.in_flight += 1;
-        let (script, tells) = (lane.script, std::mem::take(&mut lane.tells));
-        let mut batch = Batch::new();
-        // As many names as were ready, so that one with a long list does not come twice.
-        for _ in 0..lane.ready.len() {
-            if batch.len() == MOST {
-                break;
-            }
-            let Some(name) = self.lane(script).ready.pop_front() else { break };
-            if self.take_of(name, script, &mut batch) {
-                break;
-            }
-        }
-        let id = self
-            .flights
-            .depart(batch.iter().filter(|item| !item.is_acquire()).map(|item| item.name()));
-        Some(Departure { id, batch, tells })
-    }
-
-    /// Takes the first operations of a name, as far as they are of one kind. Whether the call is complete.
-    fn take_of(&mut self, name: LockName, script: &'static Script, batch: &mut Batch) -> bool {
-        let Some(of_name) = self.waiting.get_mut(&name) else { return false };
-        let fits = |waiting: &Waiting, batch: &Batch| {
-            std::ptr::eq(waiting.item.script(), script)
-                && batch.len() < MOST
-                && (batch.is_empty() || !waiting.is_alone)
-        };
-        let mut is_complete = false;
-        while !is_complete && of_name.front().is_some_and(|waiting| fits(waiting, batch)) {
-            let Some(waiting) = of_name.pop_front() else { break };
-            is_complete = waiting.is_alone;
-            batch.push(waiting.item);
-        }
-        match of_name.front() {
-            Some(next) => {
-                let (next, is_first) = (next.item.script(), next.is_alone);
-                let ready = &mut self.lane(next).ready;
-                if is_first {
-                    ready.push_front(name)
-                } else {
-                    ready.push_back(name)
-                }
-                is_complete |= is_first;
-            }
-            None => drop(self.waiting.remove(&name)),
-        }
-        is_complete
-    }
-}
-
-fn awaited<O: Batched>(operation: O) -> (Box<dyn Item>, Answer<O::Outcome>) {
-    let (reply, answer) = oneshot::channel();
-    let answer = Answer::later(async move { answer.await.unwrap_or_else(|_| Err(closed())) });
-    (Box::new(Awaited { operation, reply, went_on: 0 }), answer)
-}
-
-/// Answers every operation of a call; what must follow.
-fn distribute(batch: Batch, result: Result<Reply, Trouble>) -> Batch {
-    let mut lines = result.as_ref().map_err(Trouble::clone).and_then(lines);
-    let landed = batch.into_iter().map(|item| match &mut lines {
-        Ok(lines) => item.land(Ok(lines.next())),
-        Err(trouble) => item.land(Err(trouble)),
-    });
-    landed.flatten().collect()
-}
-
-/// The lines of an answer, after what its call is known by.
-pub(super) fn lines(reply: &Reply) -> Result<Skip<Lines<'_>>, Trouble> {
-    let text = reply.text().ok_or_else(not_understood)?;
-    Ok(text.lines().skip(1))
-}
-
-/// One operation's line of an answer.
-pub(super) fn read<O: Batched>(operation: &O, line: Option<&str>) -> Result<O::Outcome, Trouble> {
-    let line = line.ok_or_else(|| Trouble::unknown("the server's answer is too short"))?;
-    match line.strip_prefix('-') {
-        Some(error) => Err(of_server(error)),
-        None => operation.read(line.trim_end_matches('+')).ok_or_else(not_understood),
-    }
-}
-
-/// Whether an operation's line says that there is more to settle.
-pub(super) fn is_more(line: &str) -> bool {
-    line.ends_with('+') && !line.starts_with('-')
-}
-
-fn not_understood() -> Trouble {
-    Trouble::unknown("the server's answer is not understood")
 }

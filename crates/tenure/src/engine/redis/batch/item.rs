@@ -1,0 +1,154 @@
+//! One operation of a call, and who waits for it.
+
+use std::iter::Skip;
+use std::str::Lines;
+
+use tokio::sync::oneshot;
+
+use super::super::link::closed;
+use super::super::resp::{Command, Reply};
+use super::super::scripts::Script;
+use super::super::trouble::of_server;
+use crate::core::name::LockName;
+use crate::engine::{Answer, CancelRequest};
+use crate::error::Trouble;
+use crate::foreign;
+use crate::owner::Entry;
+
+/// How often an operation goes on at most where there is more to settle: for a million waiters, and no
+/// longer for a server that is out of its mind.
+const GOES_ON_AT_MOST: u32 = 1000;
+
+/// An operation that can be sent together with others of its kind.
+pub(in crate::engine::redis) trait Batched: Send + 'static {
+    /// What it answers.
+    type Outcome: Send + Unpin + 'static;
+
+    /// The script that performs it.
+    fn script() -> &'static Script;
+
+    /// The lock it is for.
+    fn name(&self) -> &LockName;
+
+    /// Its part of the script's arguments.
+    fn arguments(&self, common: Common<'_>, into: &mut Command);
+
+    /// Its line of the script's answer.
+    fn read(&self, line: &str) -> Option<Self::Outcome>;
+
+    /// Whether its answer depends on what is left to settle, so that the same must be asked again.
+    const IS_ASKED_AGAIN: bool = false;
+}
+
+/// What the operations of a client have in common.
+#[derive(Clone, Copy)]
+pub(in crate::engine::redis) struct Common<'a> {
+    /// The client's id.
+    pub(in crate::engine::redis) client: &'a str,
+    /// For how long the fences of its locks outlive them, in ms.
+    pub(in crate::engine::redis) retention: u64,
+}
+
+/// An operation of any kind, and who waits for it.
+pub(super) trait Item: Send {
+    fn script(&self) -> &'static Script;
+    fn name(&self) -> &LockName;
+    fn arguments(&self, common: Common<'_>, into: &mut Command);
+    /// Whether it asks for a lock.
+    fn is_acquire(&self) -> bool;
+    /// Answers it, with its line of the call's answer. What must follow it, if there is more to do.
+    fn land(self: Box<Self>, line: Result<Option<&str>, &Trouble>) -> Option<Box<dyn Item>>;
+}
+
+pub(super) struct Awaited<O: Batched> {
+    operation: O,
+    reply: oneshot::Sender<Result<O::Outcome, Trouble>>,
+    /// How often it, or what it follows, went on so far.
+    went_on: u32,
+}
+
+impl<O: Batched> Item for Awaited<O> {
+    fn script(&self) -> &'static Script {
+        O::script()
+    }
+
+    fn name(&self) -> &LockName {
+        self.operation.name()
+    }
+
+    fn arguments(&self, common: Common<'_>, into: &mut Command) {
+        self.operation.arguments(common, into);
+    }
+
+    fn is_acquire(&self) -> bool {
+        O::IS_ASKED_AGAIN
+    }
+
+    fn land(mut self: Box<Self>, line: Result<Option<&str>, &Trouble>) -> Option<Box<dyn Item>> {
+        let is_more = matches!(line, Ok(Some(line)) if is_more(line));
+        let goes_on = is_more && self.went_on < GOES_ON_AT_MOST;
+        self.went_on += 1;
+        if goes_on && O::IS_ASKED_AGAIN && !self.reply.is_closed() {
+            return Some(self);
+        }
+        let next = goes_on.then(|| settling(self.operation.name().clone(), self.went_on));
+        let outcome = match line {
+            Ok(line) => read(&self.operation, line),
+            Err(trouble) => Err(trouble.clone()),
+        };
+        // Nobody may be waiting for it any more. If one does, its waker is foreign code.
+        foreign::call(|| drop(self.reply.send(outcome)));
+        next
+    }
+}
+
+/// Settles a lock: cancels an entry that nobody has made.
+pub(super) fn settling(name: LockName, went_on: u32) -> Box<dyn Item> {
+    let operation = CancelRequest { name, entry: Entry::single() };
+    Box::new(Awaited { operation, reply: oneshot::channel().0, went_on })
+}
+
+pub(super) type Batch = Vec<Box<dyn Item>>;
+
+pub(super) fn awaited<O: Batched>(operation: O) -> (Box<dyn Item>, Answer<O::Outcome>) {
+    let (reply, answer) = oneshot::channel();
+    let answer = Answer::later(async move { answer.await.unwrap_or_else(|_| Err(closed())) });
+    (Box::new(Awaited { operation, reply, went_on: 0 }), answer)
+}
+
+/// Answers every operation of a call; what must follow.
+pub(super) fn distribute(batch: Batch, result: Result<Reply, Trouble>) -> Batch {
+    let mut lines = result.as_ref().map_err(Trouble::clone).and_then(lines);
+    let landed = batch.into_iter().map(|item| match &mut lines {
+        Ok(lines) => item.land(Ok(lines.next())),
+        Err(trouble) => item.land(Err(trouble)),
+    });
+    landed.flatten().collect()
+}
+
+/// The lines of an answer, after what its call is known by.
+pub(in crate::engine::redis) fn lines(reply: &Reply) -> Result<Skip<Lines<'_>>, Trouble> {
+    let text = reply.text().ok_or_else(not_understood)?;
+    Ok(text.lines().skip(1))
+}
+
+/// One operation's line of an answer.
+pub(in crate::engine::redis) fn read<O: Batched>(
+    operation: &O,
+    line: Option<&str>,
+) -> Result<O::Outcome, Trouble> {
+    let line = line.ok_or_else(|| Trouble::unknown("the server's answer is too short"))?;
+    match line.strip_prefix('-') {
+        Some(error) => Err(of_server(error)),
+        None => operation.read(line.trim_end_matches('+')).ok_or_else(not_understood),
+    }
+}
+
+/// Whether an operation's line says that there is more to settle.
+pub(in crate::engine::redis) fn is_more(line: &str) -> bool {
+    line.ends_with('+') && !line.starts_with('-')
+}
+
+pub(super) fn not_understood() -> Trouble {
+    Trouble::unknown("the server's answer is not understood")
+}
