@@ -46,6 +46,7 @@ mod latch;
 mod lock;
 mod many;
 mod owner;
+#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "nothing is read without a server"))]
 mod parking;
 mod rwlock;
 mod semaphore;
