@@ -47,6 +47,12 @@ pub(crate) fn leave<C: Readable + 'static>(connection: &Arc<C>) -> bool {
     }
 }
 
+/// What this thread has sent is awaited elsewhere: others read, whatever this thread does next.
+pub(crate) fn leave_to_others() {
+    let left = POLLING.try_with(|polling| polling.borrow_mut().as_mut().and_then(Option::take));
+    drop(Polled(left.ok().flatten()));
+}
+
 /// Polls, as a thread that is about to wait; where it is to read, if somewhere.
 pub(crate) fn polling<T>(poll: impl FnOnce() -> T) -> (T, Polled) {
     /// Also after a panic, and with what was before: one may be polling within another.
@@ -237,5 +243,50 @@ mod signal {
             }
             Some(!wanted[0].revents().is_empty())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Left(AtomicU8);
+
+    impl Readable for Left {
+        fn read_until_woken(&self, _: &Waiting) {
+            panic!("nobody waits here");
+        }
+
+        fn leave_to_others(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// I7: whoever does not wait for what it has sent leaves it to others, however it goes on.
+    #[test]
+    fn what_is_not_waited_for_is_left_to_others() {
+        let connection = Arc::new(Left::default());
+        let left = || connection.0.swap(0, Ordering::Relaxed);
+        assert!(!leave(&connection), "it polls nothing");
+        let (is_taken, polled) = polling(|| leave(&connection));
+        assert!(is_taken && left() == 0, "it may still wait");
+        drop(polled);
+        assert_eq!(left(), 1, "the future was ready");
+        let (told, polled) = polling(|| {
+            assert!(leave(&connection));
+            leave_to_others();
+            left()
+        });
+        drop(polled);
+        assert_eq!((told, left()), (1, 0), "awaited elsewhere, at once");
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            polling(|| {
+                assert!(leave(&connection));
+                panic!("on purpose");
+            })
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(left(), 1, "it panicked");
     }
 }

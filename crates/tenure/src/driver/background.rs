@@ -10,10 +10,13 @@ use std::time::Duration;
 use super::watch::Watch;
 use super::{Driver, foreign};
 use crate::clock;
+use crate::parking;
 
 impl Driver {
     /// Runs a future on the driver's thread, whatever becomes of the caller (I8).
     pub(crate) fn spawn(self: &Arc<Self>, future: impl Future<Output = ()> + Send + 'static) {
+        // What it awaits was often sent by this thread, which now need not wait for it.
+        parking::leave_to_others();
         let running = Running::new(self);
         self.spawner.spawn(async move {
             let mut future = pin!(future);
