@@ -156,17 +156,22 @@ impl Wire {
     /// Resolves when nothing has come for too long, though something is awaited: the connection is a black
     /// hole. Answers that come late, one after another, are those of a way that is full.
     ///
-    /// Time is counted in looks: a machine that stood still, with all that is on it, has not waited.
+    /// Between two looks no more time is counted than so much: a machine that stood still, with all that is on it, has
+    /// not waited.
     async fn overdue(&self) {
-        let (mut silence, mut arrived) = (Duration::ZERO, 0);
+        let (mut silence, mut arrived, mut before) = (Duration::ZERO, 0, clock::now());
         loop {
             pace::pause(LOOK_EVERY).await;
+            let now = clock::now();
             let traffic = lock(&self.traffic);
-            let is_silent = traffic.arrived == arrived && !traffic.awaited.is_empty();
+            let oldest = traffic.awaited.front().map(|awaited| now.since(awaited.sent));
+            let is_silent = traffic.arrived == arrived && oldest.is_some();
             arrived = traffic.arrived;
             drop(traffic);
-            silence = if is_silent { silence + LOOK_EVERY } else { Duration::ZERO };
-            if silence > self.trip.response_time() {
+            let step = now.since(before).min(oldest.unwrap_or_default()).min(LOOK_EVERY * 2);
+            before = now;
+            silence = if is_silent { silence + step } else { Duration::ZERO };
+            if silence >= self.trip.response_time() {
                 return;
             }
             self.reader.look(is_silent);
