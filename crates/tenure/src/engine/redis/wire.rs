@@ -51,8 +51,8 @@ pub(super) struct Wire {
 struct Traffic {
     unsent: Vec<u8>,
     awaited: VecDeque<Awaited>,
-    /// How many replies have come.
-    arrived: u64,
+    /// When the last reply came.
+    arrived: Option<Moment>,
     is_over: bool,
 }
 
@@ -159,22 +159,23 @@ impl Wire {
     /// Between two looks no more time is counted than so much: a machine that stood still, with all that is on it, has
     /// not waited.
     async fn overdue(&self) {
-        let (mut silence, mut arrived, mut before) = (Duration::ZERO, 0, clock::now());
+        let (mut stood_still, mut before, mut start) = (Duration::ZERO, clock::now(), None);
         loop {
             pace::pause(LOOK_EVERY).await;
             let now = clock::now();
-            let traffic = lock(&self.traffic);
-            let oldest = traffic.awaited.front().map(|awaited| now.since(awaited.sent));
-            let is_silent = traffic.arrived == arrived && oldest.is_some();
-            arrived = traffic.arrived;
-            drop(traffic);
-            let step = now.since(before).min(oldest.unwrap_or_default()).min(LOOK_EVERY * 2);
+            let too_long = now.since(before).saturating_sub(LOOK_EVERY * 2);
             before = now;
-            silence = if is_silent { silence + step } else { Duration::ZERO };
-            if silence >= self.trip.response_time() {
+            let traffic = lock(&self.traffic);
+            let oldest = traffic.awaited.front().map(|awaited| awaited.sent);
+            let silent_since = oldest.map(|sent| Some(sent).max(traffic.arrived).unwrap_or(sent));
+            drop(traffic);
+            stood_still = if silent_since == start { stood_still + too_long } else { too_long };
+            start = silent_since;
+            let silence = now.since(silent_since.unwrap_or(now)).saturating_sub(stood_still);
+            if silence > self.trip.response_time() {
                 return;
             }
-            self.reader.look(is_silent);
+            self.reader.look(silence > LOOK_EVERY);
         }
     }
 }
@@ -187,7 +188,7 @@ impl Received for Wire {
     fn pass_on(&self, reply: Reply) -> Result<(), Loss> {
         let said = trouble::of_replica(&reply);
         let mut traffic = lock(&self.traffic);
-        traffic.arrived += 1;
+        traffic.arrived = Some(clock::now());
         let next = traffic.awaited.pop_front();
         drop(traffic);
         let Some(Awaited { sent, done }) = next else {
