@@ -20,10 +20,9 @@ use super::subscription::{is_ping, is_subscribe};
 /// and a connection as long to be made again.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// The lease of the lock that is held throughout, if it is to be renewed: every three seconds. Two more until a
-/// lost reply is noticed, and one for a connection on a busy machine, leave time for another. Otherwise it is long,
-/// so that nothing but a release ends it while a story is told.
-const RENEWED: Duration = Duration::from_secs(9);
+/// The lease of the lock that is held throughout, if it is to be renewed: every two seconds. Otherwise
+/// it is long, so that nothing but a release ends it while a story is told.
+const RENEWED: Duration = Duration::from_secs(6);
 
 /// A message that a client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //!
 //! A lone caller waits for nobody. While a call of one kind is in flight, operations of that kind are
 //! gathered, and sent as one call over many keys: as soon as its answer is there, if the server is near; if
-//! it is farther away, as soon as the I/O thread comes to it, until as many calls are in flight as
-//! [`trip`](super::trip) says. It takes the thread a moment to wake up, and those who were told something by
+//! it is farther away, as soon as [`Batcher::keep_sending`] comes to it, until as many calls are in flight as
+//! [`trip`](super::trip) says. It takes that task a moment to wake up, and those who were told something by
 //! one answer mostly ask their next questions within that moment.
 //!
 //! **Order.** A server performs what comes on one connection in the order in which it comes. So the
@@ -59,7 +59,7 @@ pub(super) struct Batcher {
     link: Arc<Link>,
     client: String,
     gathered: Mutex<Gathered>,
-    /// Something is left to be sent by the I/O thread.
+    /// Something is left for [`Batcher::keep_sending`].
     left_over: Notify,
 }
 
@@ -97,7 +97,8 @@ impl Batcher {
         answers
     }
 
-    /// Sends what gathers while calls are in flight, for ever. Runs on the I/O thread.
+    /// Sends what gathers while calls are in flight, for ever. Runs where replies are read: on the I/O
+    /// thread, or on the callers' runtime.
     pub(super) async fn keep_sending(self: Arc<Self>) {
         loop {
             self.left_over.notified().await;
@@ -107,7 +108,7 @@ impl Batcher {
         }
     }
 
-    /// Sends what can leave at once, for a caller; the I/O thread sees to the rest.
+    /// Sends what can leave at once, for a caller; [`Self::keep_sending`] sees to the rest.
     fn send_ready<'a>(self: &'a Arc<Self>, gathered: MutexGuard<'a, Gathered>) {
         let mut gathered = self.send_while(gathered, 1);
         let is_left = !gathered.is_sending && gathered.can_leave(self.link.trip.calls());

@@ -5,16 +5,17 @@
 //!   many calls are under way.
 //! - [`link`]: a connection kept up; [`call`] runs scripts on it; [`role`] says whether the server can
 //!   be used; [`pace`] says when to connect again.
-//! - [`wire`]: a connection that is up; [`reader`] reads its replies; [`inbox`], [`stream`], [`tls`], [`resp`] and [`address`] are what
-//!   arrives on it, its socket, the socket's encryption, its protocol and its URL.
+//! - [`wire`]: a connection that is up; [`reader`] reads its replies; [`inbox`], [`stream`], [`socket`],
+//!   [`tls`], [`resp`] and [`address`] are what arrives on it, its socket, the socket's encryption, its
+//!   protocol and its URL.
 //! - [`subscriber`]: hears of grants.
 //! - [`server`]: what is asked beyond single operations; [`records`] reads what is told about
 //!   locks; [`keys`] are the names they have there.
 //! - [`trouble`]: what an error means; [`checkup`]: what a server tells about itself;
 //!   [`permissions`]: what it lets us do.
 //!
-//! All sockets live on one owned I/O thread, so callers may use any executor or none, and
-//! renewals go on whatever the callers do. Commands, renewals and wake-ups each have a connection
+//! One owned I/O thread connects, notices what is overdue and reads what no other thread reads, so callers
+//! may use any executor or none, and renewals go on whatever the callers do. Commands, renewals and wake-ups each have a connection
 //! of their own: a renewal must not stand behind other traffic.
 
 mod address;

@@ -156,8 +156,8 @@ impl Wire {
     /// Resolves when nothing has come for too long, though something is awaited: the connection is a black
     /// hole. Answers that come late, one after another, are those of a way that is full.
     ///
-    /// Between two looks no more time is counted than so much: a machine that stood still, with all that is on it, has
-    /// not waited.
+    /// Between two looks at most twice [`LOOK_EVERY`] is counted: a machine that stood still, with all that is on
+    /// it, has not waited.
     async fn overdue(&self) {
         let (mut stood_still, mut before, mut start) = (Duration::ZERO, clock::now(), None);
         loop {

@@ -17,7 +17,7 @@ pub(super) struct Gathered {
     pub(super) flights: Flights,
     /// Somebody is sending, and will look again.
     pub(super) is_sending: bool,
-    /// The I/O thread was told that something is left.
+    /// The sending task was told that something is left.
     pub(super) is_told: bool,
 }
 
