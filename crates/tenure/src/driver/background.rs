@@ -1,24 +1,40 @@
 //! Work that goes on without a caller, on the driver's thread.
 
 use std::future::poll_fn;
-use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use super::watch::Watch;
 use super::{Driver, foreign};
 use crate::clock;
 use crate::parking;
+use crate::sync::lock;
 
 impl Driver {
     /// Runs a future on the driver's thread, whatever becomes of the caller (I8).
     pub(crate) fn spawn(self: &Arc<Self>, future: impl Future<Output = ()> + Send + 'static) {
         // What it awaits was often sent by this thread, which now need not wait for it.
         parking::leave_to_others();
+        self.spawner.spawn(self.watched(future));
+    }
+
+    /// The same, for a future that mostly waits for an answer that is on its way: the driver's thread is
+    /// woken when that is there, and not before.
+    pub(crate) fn spawn_later(self: &Arc<Self>, future: impl Future<Output = ()> + Send + 'static) {
+        Deferred::start(self, Box::pin(self.watched(future)));
+        parking::leave_to_others();
+    }
+
+    /// Counts the future as running until it is done. A panic in it ends the driver.
+    fn watched(
+        self: &Arc<Self>,
+        future: impl Future<Output = ()> + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + 'static {
         let running = Running::new(self);
-        self.spawner.spawn(async move {
+        async move {
             let mut future = pin!(future);
             let finished = poll_fn(|context| {
                 let polled = foreign::call(|| future.as_mut().poll(context));
@@ -28,7 +44,7 @@ impl Driver {
                 running.driver.end();
             }
             drop(running);
-        });
+        }
     }
 
     /// Resolves when nothing is left to clean up, or the time is over. True in the first case.
@@ -47,6 +63,48 @@ impl Driver {
 pub(super) struct Background {
     running: AtomicUsize,
     pub(super) idle: Watch,
+}
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A task that was polled by the thread that started it, and goes to the driver's thread when it is woken.
+struct Deferred {
+    driver: Weak<Driver>,
+    is_woken: AtomicBool,
+    task: Mutex<Option<Task>>,
+}
+
+impl Deferred {
+    fn start(driver: &Arc<Driver>, mut task: Task) {
+        let deferred = Arc::new(Self {
+            driver: Arc::downgrade(driver),
+            is_woken: AtomicBool::new(false),
+            task: Mutex::default(),
+        });
+        let waker = Waker::from(deferred.clone());
+        if task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+            return;
+        }
+        *lock(&deferred.task) = Some(task);
+        // Woken before the task was there to be taken, it found nothing.
+        if deferred.is_woken.load(Ordering::SeqCst) {
+            deferred.move_on();
+        }
+    }
+
+    fn move_on(&self) {
+        let task = lock(&self.task).take();
+        if let (Some(task), Some(driver)) = (task, self.driver.upgrade()) {
+            driver.spawner.spawn(task);
+        }
+    }
+}
+
+impl Wake for Deferred {
+    fn wake(self: Arc<Self>) {
+        self.is_woken.store(true, Ordering::SeqCst);
+        self.move_on();
+    }
 }
 
 /// One piece of it, until it is done, or dropped with the thread.

@@ -97,7 +97,7 @@ impl Driver {
         until: Moment,
     ) {
         let driver = self.clone();
-        self.spawn(async move {
+        self.spawn_later(async move {
             let again = || driver.engine.release(request.clone());
             if let Err(trouble) = driver.persist(first, again, until).await {
                 telemetry::release_failed(&request.name, &trouble);
