@@ -4,7 +4,8 @@
 //! gathered, and sent as one call over many keys: as soon as its answer is there, if the server is near; if
 //! it is farther away, as soon as [`Batcher::keep_sending`] comes to it, until as many calls are in flight as
 //! [`trip`](super::trip) says. It takes that task a moment to wake up, and those who were told something by
-//! one answer mostly ask their next questions within that moment.
+//! one answer mostly ask their next questions within that moment. A full lot of operations leaves in any case, with a few
+//! calls of its kind in flight: the server then has work while this client reads the answers to the last one.
 //!
 //! **Order.** A server performs what comes on one connection in the order in which it comes. So the
 //! operations of this client on one name are performed in the order in which they were sent here, if an

@@ -8,6 +8,14 @@ use super::flights::{FlightId, Flights};
 use super::item::{Batch, Item};
 use crate::core::name::LockName;
 
+/// So many operations make a call worth sending though others of its kind are in flight: by then, what a call costs
+/// beside its operations is shared by enough of them, and the server need not wait while this client reads replies.
+const LOT: usize = 16;
+
+/// With full lots, so many calls of a kind are in flight, however near the server is: one that it performs, one that
+/// waits there, and one that is read here.
+const CALLS_WITH_LOTS: usize = 3;
+
 /// What has not been sent, and how much is in flight.
 #[derive(Default)]
 pub(super) struct Gathered {
@@ -40,7 +48,8 @@ pub(super) struct Lane {
 
 impl Lane {
     pub(super) fn can_leave(&self, calls: usize) -> bool {
-        self.in_flight < calls && !self.ready.is_empty()
+        let is_lot = self.ready.len() >= LOT && self.in_flight < CALLS_WITH_LOTS;
+        is_lot || self.in_flight < calls && !self.ready.is_empty()
     }
 }
 
@@ -49,6 +58,7 @@ pub(super) struct Departure {
     pub(super) id: FlightId,
     pub(super) batch: Batch,
     /// With the script's text.
+    /// Whether a call can leave, with at most so many in flight; a full lot with a few more.
     pub(super) tells: bool,
 }
 

@@ -116,3 +116,24 @@ fn a_call_without_an_answer_is_unknown() {
     assert!(block_on(answer).unwrap_err().is_unknown());
     assert_eq!(lock(&batcher.gathered).lane(ReleaseRequest::script()).in_flight, 0);
 }
+/// A full lot leaves though a call of its kind is in flight, and few of them do.
+#[test]
+fn a_full_lot_need_not_wait_for_the_call_before_it() {
+    let batcher = batcher();
+    let mut gathered = lock(&batcher.gathered);
+    let add = |gathered: &mut Gathered, count: usize| {
+        let names = (0..count).map(|number| format!("orders/{number}"));
+        names.for_each(|name| gathered.add(awaited(release(&name)).0));
+        gathered.take(1).map(|departure| departure.batch.len())
+    };
+    assert_eq!(add(&mut gathered, 1), Some(1));
+    assert_eq!(add(&mut gathered, 15), None, "a call is in flight");
+    assert_eq!(
+        add(&mut gathered, 16),
+        Some(31),
+        "names that wait count once, all operations leave"
+    );
+    assert_eq!(add(&mut gathered, 16), Some(16));
+    assert_eq!(add(&mut gathered, 16), None, "as many as may be are in flight");
+}
+
