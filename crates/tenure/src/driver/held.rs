@@ -33,8 +33,7 @@ pub(crate) struct Held {
     later: AtomicU32,
     /// Whose turn it is: counts the local hand-overs.
     turn: AtomicU8,
-    /// How many of them the reserved fences allow.
-    pub(super) passes: u8,
+    origin: Origin,
     deadline: AtomicU64,
     alarm: AtomicU64,
     state: AtomicU8,
@@ -53,6 +52,20 @@ pub(super) enum Renewing {
     Once = 1,
     /// Watchdog.
     Always = 2,
+}
+
+/// How many local hand-overs the reserved fences allow, and whether the store's queue had given the lock to this
+/// client. In one byte: one more would make each hold larger by eight.
+#[derive(Clone, Copy)]
+struct Origin(u8);
+
+impl Origin {
+    const HANDED_OVER: u8 = 0x80;
+
+    fn new(passes: u8, was_handed_over: bool) -> Self {
+        let passes = passes.min(!Self::HANDED_OVER);
+        Self(if was_handed_over { passes | Self::HANDED_OVER } else { passes })
+    }
 }
 
 const HELD: u8 = 0;
@@ -76,6 +89,7 @@ pub(super) struct Terms {
     pub(super) lease: Lease,
     pub(super) at_least: u32,
     pub(super) passes: u8,
+    pub(super) was_handed_over: bool,
     pub(super) deadline: Moment,
     pub(super) renewing: Renewing,
 }
@@ -93,7 +107,7 @@ impl Held {
             at_least: terms.at_least,
             later: AtomicU32::new(0),
             turn: AtomicU8::new(0),
-            passes: terms.passes,
+            origin: Origin::new(terms.passes, terms.was_handed_over),
             deadline: AtomicU64::new(terms.deadline.as_micros()),
             alarm: AtomicU64::new(NO_ALARM),
             state: AtomicU8::new(HELD),
@@ -108,6 +122,16 @@ impl Held {
 
     pub(crate) fn lease(&self) -> Lease {
         self.lease
+    }
+
+    /// How many local hand-overs the reserved fences allow.
+    pub(super) fn passes(&self) -> u8 {
+        self.origin.0 & !Origin::HANDED_OVER
+    }
+
+    /// Whether the store's queue had given it to this client.
+    pub(super) fn was_handed_over(&self) -> bool {
+        self.origin.0 & Origin::HANDED_OVER != 0
     }
 
     /// Since when the present turn goes on.

@@ -54,7 +54,7 @@ impl Driver {
 /// next holder to work in while its renewal is on the way.
 fn may_pass(held: &Held, now: Moment) -> bool {
     let enough = ENOUGH.min(held.lease.duration() / 2);
-    held.turn() < held.passes
+    held.turn() < held.passes()
         && now.since(held.process_since) < PASS_TIME
         && held.deadline().since(now) > enough
 }

@@ -77,8 +77,11 @@ impl Driver {
         }
         let was_lost = held.lost(now).is_some() | !self.finish(held);
         let linger = if was_lost { Duration::ZERO } else { held.linger(now) };
-        let request =
-            ReleaseRequest { linger, ..ReleaseRequest::new(held.name.clone(), held.entry) };
+        let request = ReleaseRequest {
+            linger,
+            is_contended: held.was_handed_over(),
+            ..ReleaseRequest::new(held.name.clone(), held.entry)
+        };
         // A question of our own line that is being put now might take the lock again.
         let is_asking = lock(&self.lines).start_releasing(held.entry);
         let answer = self.engine.release(request.clone());

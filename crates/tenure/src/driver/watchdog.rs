@@ -66,6 +66,8 @@ impl Driver {
             lease: spec.lease,
             at_least: spec.at_least,
             passes: if spec.is_shareable() { passes(grant) } else { 0 },
+            // A grant on the spot has the whole lease at once.
+            was_handed_over: !is_claimed,
             deadline,
             renewing,
         };

@@ -128,12 +128,15 @@ pub struct ReleaseRequest {
     /// Do not end the entry: give back all permits of its owner but so many, if it is the only
     /// entry. Zero ends it.
     pub keep: u32,
+    /// The hold came by a hand-over, so another client probably waits for the next one. A hint, which changes how
+    /// soon that client is notified, and nothing else.
+    pub is_contended: bool,
 }
 
 impl ReleaseRequest {
     /// Ends an entry, and leaves nothing.
     pub const fn new(name: LockName, entry: Entry) -> Self {
-        Self { name, entry, linger: Duration::ZERO, keep: 0 }
+        Self { name, entry, linger: Duration::ZERO, keep: 0, is_contended: false }
     }
 }
 

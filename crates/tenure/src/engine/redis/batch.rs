@@ -13,6 +13,10 @@
 //! before it. Only the first operations of a name, as far as they are of one kind, are ready to leave;
 //! those behind them follow as soon as these are on the socket, and need not wait for the answer.
 //!
+//! **Held back.** A release that probably hands the lock over is followed by an acquire of the same client only when it
+//! is answered. Sent at once, both would often be in the server's buffer together, and the message to the next holder is
+//! written when the server has performed both.
+//!
 //! **More to do.** One call does a bounded amount of work. Where there is more to settle in a lock, the
 //! answer ends with a plus sign: an acquire is sent again, for its own answer depends on the rest; after
 //! any other operation, calls that cancel nothing follow until the lock is settled.
@@ -153,6 +157,7 @@ impl Batcher {
         let common = self.link.common(&self.client);
         let mut call = self.link.prepare(first.script(), names, &self.client);
         flight.batch.iter().for_each(|item| item.arguments(common, &mut call.command));
+        call.command.is_answered_last = flight.batch.iter().any(|item| item.hands_over());
         if tells {
             return self.link.call_telling(call, Box::new(move |result| flight.land(result)));
         }
@@ -236,7 +241,7 @@ impl Flight {
     fn end(&self, script: &'static Script) {
         let mut gathered = lock(&self.batcher.gathered);
         gathered.lane(script).in_flight -= 1;
-        gathered.flights.land(self.id);
+        gathered.land(self.id);
         self.batcher.send_all_ready(gathered);
     }
 }

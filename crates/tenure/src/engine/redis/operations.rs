@@ -170,6 +170,10 @@ impl Batched for ReleaseRequest {
         }
     }
 
+    fn hands_over(&self) -> bool {
+        self.is_contended && self.linger.is_zero()
+    }
+
     fn read(&self, line: &str) -> Option<ReleaseOutcome> {
         match line {
             "none" => Some(ReleaseOutcome::NotHeld),

@@ -45,11 +45,14 @@ impl Reply {
 pub(super) struct Command {
     words: usize,
     bytes: Vec<u8>,
+    /// Other clients that it has a message for are to get it before this one gets its reply: see
+    /// [`Wire::send`](super::wire::Wire::send).
+    pub(super) is_answered_last: bool,
 }
 
 impl Command {
     pub(super) fn new(name: &str) -> Self {
-        Self { words: 0, bytes: Vec::with_capacity(256) }.arg(name)
+        Self { words: 0, bytes: Vec::with_capacity(256), is_answered_last: false }.arg(name)
     }
 
     pub(super) fn arg(mut self, word: impl AsRef<[u8]>) -> Self {
@@ -69,8 +72,8 @@ impl Command {
     /// The same with another two words at the beginning.
     pub(super) fn with_head(&self, old: [&str; 2], new: [&str; 2]) -> Self {
         let head = old.iter().fold(0, |length, word| length + written(word.len()));
-        let mut command =
-            Self { words: 0, bytes: Vec::with_capacity(self.bytes.len() + new[1].len()) };
+        let bytes = Vec::with_capacity(self.bytes.len() + new[1].len());
+        let mut command = Self { words: 0, bytes, is_answered_last: self.is_answered_last };
         new.iter().for_each(|word| command.push(word));
         command.bytes.extend_from_slice(&self.bytes[head..]);
         command.words = self.words;

@@ -120,6 +120,7 @@ impl Twins {
                     entry: self.entry(owner, number),
                     linger: Duration::from_millis(linger.into()),
                     keep: keep.into(),
+                    is_contended: false,
                 };
                 let expected = self.table.release(&request, now, &mut effects);
                 self.compare(&request, &expected)?;

@@ -69,6 +69,11 @@ impl Wire {
     }
 
     /// Sends a command, from any thread.
+    ///
+    /// A server writes its replies and messages when it has performed all that it has read, and first to the client that
+    /// something was to be written for last. So a PING in the same packet, which is answered before the command runs, has
+    /// a message to another client written before this one's reply: that client starts to work one write earlier, and
+    /// need not wait for a core that this one was woken on.
     pub(super) fn send(self: &Arc<Self>, command: &Command, done: Done) {
         let mut traffic = lock(&self.traffic);
         if traffic.is_over {
@@ -76,8 +81,13 @@ impl Wire {
             // Never sent: so this is known.
             return done(Err(Trouble::refused("the connection was lost")));
         }
-        traffic.awaited.push_back(Awaited { sent: clock::now(), done });
-        let was_clear = traffic.unsent.is_empty();
+        let (sent, was_clear) = (clock::now(), traffic.unsent.is_empty());
+        if command.is_answered_last {
+            // Also where it is refused: nothing depends on it.
+            traffic.awaited.push_back(Awaited { sent, done: Box::new(|_| ()) });
+            traffic.unsent.extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
+        }
+        traffic.awaited.push_back(Awaited { sent, done });
         command.write(&mut traffic.unsent);
         if was_clear {
             self.write(&mut traffic);

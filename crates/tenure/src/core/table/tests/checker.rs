@@ -65,7 +65,10 @@ impl<S: Subject> Checker<S> {
                 let name = LockName::new(lock.name()).unwrap();
                 let entry = self.entry(owner, number);
                 let (linger, keep) = (millis(linger), keep.into());
-                self.release(lock, &ReleaseRequest { name, entry, linger, keep })?;
+                self.release(
+                    lock,
+                    &ReleaseRequest { linger, keep, ..ReleaseRequest::new(name, entry) },
+                )?;
             }
             Operation::Cancel { lock, owner, number } => {
                 self.cancel(lock, self.entry(owner, number))?;

@@ -52,7 +52,7 @@ impl<S: Subject> Gathering<S> {
             Operation::Release { owner, number, linger, keep, .. } => {
                 let (name, entry) = (self.name(), self.entry(owner, number));
                 let (linger, keep) = (millis(linger), keep.into());
-                self.release(&ReleaseRequest { name, entry, linger, keep })
+                self.release(&ReleaseRequest { linger, keep, ..ReleaseRequest::new(name, entry) })
             }
             Operation::Cancel { owner, number, .. } => self.cancel(self.entry(owner, number)),
             Operation::Force { owner, .. } => self.force(owner),

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use super::item::Item;
 use crate::core::name::LockName;
 
 /// The calls of one client that are in flight.
@@ -16,24 +17,34 @@ pub(super) struct Flights {
     sent: u64,
     /// The locks of those that release or cancel.
     calls: BTreeMap<FlightId, Vec<LockName>>,
+    /// The locks that they probably hand over.
+    handed_over: BTreeMap<FlightId, Vec<LockName>>,
 }
 
 /// A call in flight: its place in the order of all calls.
 pub(super) type FlightId = u64;
 
 impl Flights {
-    /// A call is about to be sent that releases or cancels something of these locks.
-    pub(super) fn depart<'a>(&mut self, names: impl Iterator<Item = &'a LockName>) -> FlightId {
+    /// A call of these operations is about to be sent.
+    pub(super) fn depart(&mut self, batch: &[Box<dyn Item>]) -> FlightId {
         self.sent += 1;
-        let names: Vec<_> = names.cloned().collect();
-        if !names.is_empty() {
-            self.calls.insert(self.sent, names);
+        let names = |is_wanted: fn(&dyn Item) -> bool| -> Vec<_> {
+            batch.iter().filter(|it| is_wanted(&***it)).map(|it| it.name().clone()).collect()
+        };
+        let (ended, handed_over) = (names(|it| !it.is_acquire()), names(|it| it.hands_over()));
+        if !ended.is_empty() {
+            self.calls.insert(self.sent, ended);
+        }
+        if !handed_over.is_empty() {
+            self.handed_over.insert(self.sent, handed_over);
         }
         self.sent
     }
 
-    pub(super) fn land(&mut self, id: FlightId) {
+    /// A call is answered, or will not be; the locks that it probably has handed over, each as often as it was asked to.
+    pub(super) fn land(&mut self, id: FlightId) -> Vec<LockName> {
         self.calls.remove(&id);
+        self.handed_over.remove(&id).unwrap_or_default()
     }
 
     /// The locks of which something is released or cancelled by a call after this one.
@@ -49,20 +60,25 @@ impl Flights {
 
 #[cfg(test)]
 mod tests {
+    use super::super::item::settling;
     use super::*;
 
     fn name(text: &str) -> LockName {
         text.parse().unwrap()
     }
 
+    fn cancels(names: &[&LockName]) -> Vec<Box<dyn Item>> {
+        names.iter().map(|name| settling((*name).clone(), 0)).collect()
+    }
+
     #[test]
     fn what_was_sent_after_a_call_is_known() {
         let mut flights = Flights::default();
         let (x, y) = (name("x"), name("y"));
-        let first = flights.depart([].into_iter());
+        let first = flights.depart(&[]);
         assert!(flights.after(first).is_empty());
-        let second = flights.depart([&x, &y].into_iter());
-        let third = flights.depart([&y].into_iter());
+        let second = flights.depart(&cancels(&[&x, &y]));
+        let third = flights.depart(&cancels(&[&y]));
         assert_eq!(flights.after(first), HashSet::from([x.clone(), y.clone()]));
         assert_eq!(flights.after(second), HashSet::from([y.clone()]));
         assert!(flights.after(third).is_empty());

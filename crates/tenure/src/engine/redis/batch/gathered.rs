@@ -23,10 +23,20 @@ pub(super) struct Gathered {
     pub(super) waiting: HashMap<LockName, VecDeque<Waiting>>,
     pub(super) lanes: Vec<Lane>,
     pub(super) flights: Flights,
+    /// Locks that calls in flight probably hand over.
+    pub(super) handed_over: HashMap<LockName, HandedOver>,
     /// Somebody is sending, and will look again.
     pub(super) is_sending: bool,
     /// The sending task was told that something is left.
     pub(super) is_told: bool,
+}
+
+/// A lock that calls in flight probably hand over.
+#[derive(Default)]
+pub(super) struct HandedOver {
+    in_flight: usize,
+    /// The first operation that waits is an acquire, and not ready before these have landed.
+    is_held_back: bool,
 }
 
 /// An operation that has not left.
@@ -47,6 +57,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
+    /// Whether a call can leave, with at most so many in flight; a full lot with a few more.
     pub(super) fn can_leave(&self, calls: usize) -> bool {
         let is_lot = self.ready.len() >= LOT && self.in_flight < CALLS_WITH_LOTS;
         is_lot || self.in_flight < calls && !self.ready.is_empty()
@@ -58,7 +69,6 @@ pub(super) struct Departure {
     pub(super) id: FlightId,
     pub(super) batch: Batch,
     /// With the script's text.
-    /// Whether a call can leave, with at most so many in flight; a full lot with a few more.
     pub(super) tells: bool,
 }
 
@@ -73,11 +83,43 @@ impl Gathered {
     }
 
     pub(super) fn add(&mut self, item: Box<dyn Item>) {
-        let (name, script) = (item.name().clone(), item.script());
+        let name = item.name().clone();
         let of_name = self.waiting.entry(name.clone()).or_default();
         of_name.push_back(Waiting { item, is_alone: false });
         if of_name.len() == 1 {
-            self.lane(script).ready.push_back(name);
+            self.make_ready(name);
+        }
+    }
+
+    /// The first operation that waits of a name may leave, unless it is held back. Whether it leaves before all others.
+    fn make_ready(&mut self, name: LockName) -> bool {
+        let Some(first) = self.waiting.get(&name).and_then(VecDeque::front) else { return false };
+        if first.item.is_acquire()
+            && let Some(handed_over) = self.handed_over.get_mut(&name)
+        {
+            handed_over.is_held_back = true;
+            return false;
+        }
+        let (script, is_first) = (first.item.script(), first.is_alone);
+        let ready = &mut self.lane(script).ready;
+        if is_first {
+            ready.push_front(name);
+        } else {
+            ready.push_back(name);
+        }
+        is_first
+    }
+
+    /// A call has landed: what was held back by it is ready.
+    pub(super) fn land(&mut self, id: FlightId) {
+        for name in self.flights.land(id) {
+            let Some(handed_over) = self.handed_over.get_mut(&name) else { continue };
+            handed_over.in_flight -= 1;
+            if handed_over.in_flight == 0
+                && self.handed_over.remove(&name).is_some_and(|it| it.is_held_back)
+            {
+                self.make_ready(name);
+            }
         }
     }
 
@@ -87,8 +129,12 @@ impl Gathered {
         let of_name = self.waiting.entry(name.clone()).or_default();
         let before = of_name.front().map(|it| it.item.script());
         of_name.push_front(waiting);
+        // It is not ready any more, or was held back and is not the first any more.
         if let Some(before) = before {
             self.lane(before).ready.retain(|it| *it != name);
+        }
+        if let Some(handed_over) = self.handed_over.get_mut(&name) {
+            handed_over.is_held_back = false;
         }
         self.lane(script).ready.push_front(name);
     }
@@ -120,9 +166,7 @@ impl Gathered {
                 break;
             }
         }
-        let id = self
-            .flights
-            .depart(batch.iter().filter(|item| !item.is_acquire()).map(|item| item.name()));
+        let id = self.flights.depart(&batch);
         Some(Departure { id, batch, tells })
     }
 
@@ -143,21 +187,15 @@ impl Gathered {
         while !is_complete && of_name.front().is_some_and(|waiting| fits(waiting, batch)) {
             let Some(waiting) = of_name.pop_front() else { break };
             is_complete = waiting.is_alone;
+            if waiting.item.hands_over() {
+                self.handed_over.entry(name.clone()).or_default().in_flight += 1;
+            }
             batch.push(waiting.item);
         }
-        match of_name.front() {
-            Some(next) => {
-                let (next, is_first) = (next.item.script(), next.is_alone);
-                let ready = &mut self.lane(next).ready;
-                if is_first {
-                    ready.push_front(name)
-                } else {
-                    ready.push_back(name)
-                }
-                is_complete |= is_first;
-            }
-            None => drop(self.waiting.remove(&name)),
+        if of_name.is_empty() {
+            self.waiting.remove(&name);
+            return is_complete;
         }
-        is_complete
+        is_complete | self.make_ready(name)
     }
 }

@@ -38,6 +38,11 @@ pub(in crate::engine::redis) trait Batched: Send + 'static {
 
     /// Whether its answer depends on what is left to settle, so that the same must be asked again.
     const IS_ASKED_AGAIN: bool = false;
+
+    /// Whether it probably hands the lock over to another client.
+    fn hands_over(&self) -> bool {
+        false
+    }
 }
 
 /// What the operations of a client have in common.
@@ -56,6 +61,8 @@ pub(super) trait Item: Send {
     fn arguments(&self, common: Common<'_>, into: &mut Command);
     /// Whether it asks for a lock.
     fn is_acquire(&self) -> bool;
+    /// Whether it probably hands the lock over to another client.
+    fn hands_over(&self) -> bool;
     /// Answers it, with its line of the call's answer. What must follow it, if there is more to do.
     fn land(self: Box<Self>, line: Result<Option<&str>, &Trouble>) -> Option<Box<dyn Item>>;
 }
@@ -82,6 +89,10 @@ impl<O: Batched> Item for Awaited<O> {
 
     fn is_acquire(&self) -> bool {
         O::IS_ASKED_AGAIN
+    }
+
+    fn hands_over(&self) -> bool {
+        self.operation.hands_over()
     }
 
     fn land(mut self: Box<Self>, line: Result<Option<&str>, &Trouble>) -> Option<Box<dyn Item>> {

@@ -3,8 +3,11 @@
 use super::*;
 use crate::blocking::block_on;
 use crate::core::fence::RETENTION;
+use crate::core::lease::Lease;
+use crate::core::shape::Shape;
 use crate::engine::redis::address::Address;
-use crate::engine::{CancelRequest, ReleaseOutcome, ReleaseRequest};
+use crate::engine::{AcquireRequest, CancelRequest, ReleaseOutcome, ReleaseRequest};
+use crate::info::About;
 use crate::owner::Entry;
 
 /// A batcher on a link that is down, and answers at once.
@@ -24,6 +27,17 @@ fn cancel(lock: &str) -> CancelRequest {
 
 fn release(lock: &str) -> ReleaseRequest {
     ReleaseRequest::new(name(lock), Entry::single())
+}
+
+fn acquire(lock: &str) -> AcquireRequest {
+    AcquireRequest {
+        name: name(lock),
+        entry: Entry::single(),
+        shape: Shape::mutex(),
+        lease: Lease::new(std::time::Duration::from_secs(30)).unwrap(),
+        about: Arc::new(About::this_process()),
+        queue: None,
+    }
 }
 
 /// I6: very many operations wait for a call that is in flight, and then the connection is lost. Each
@@ -102,20 +116,6 @@ fn several_calls_of_a_kind_leave_in_order() {
     assert_eq!(gathered.take(3).unwrap().batch.len(), 1, "on the socket, the order is kept");
 }
 
-/// A call that is dropped without an answer is unknown, and the next can leave.
-#[test]
-fn a_call_without_an_answer_is_unknown() {
-    let batcher = batcher();
-    lock(&batcher.gathered).is_sending = true;
-    let answer: Answer<ReleaseOutcome> = batcher.send(release("x"));
-    let mut gathered = lock(&batcher.gathered);
-    let batch = gathered.take(1).unwrap();
-    drop(gathered);
-    let Departure { id, batch, .. } = batch;
-    drop(Flight { batcher: batcher.clone(), id, batch });
-    assert!(block_on(answer).unwrap_err().is_unknown());
-    assert_eq!(lock(&batcher.gathered).lane(ReleaseRequest::script()).in_flight, 0);
-}
 /// A full lot leaves though a call of its kind is in flight, and few of them do.
 #[test]
 fn a_full_lot_need_not_wait_for_the_call_before_it() {
@@ -137,3 +137,53 @@ fn a_full_lot_need_not_wait_for_the_call_before_it() {
     assert_eq!(add(&mut gathered, 16), None, "as many as may be are in flight");
 }
 
+/// A call that is dropped without an answer is unknown, and the next can leave.
+#[test]
+fn a_call_without_an_answer_is_unknown() {
+    let batcher = batcher();
+    lock(&batcher.gathered).is_sending = true;
+    let answer: Answer<ReleaseOutcome> = batcher.send(release("x"));
+    let mut gathered = lock(&batcher.gathered);
+    let batch = gathered.take(1).unwrap();
+    drop(gathered);
+    let Departure { id, batch, .. } = batch;
+    drop(Flight { batcher: batcher.clone(), id, batch });
+    assert!(block_on(answer).unwrap_err().is_unknown());
+    assert_eq!(lock(&batcher.gathered).lane(ReleaseRequest::script()).in_flight, 0);
+}
+
+/// An acquire behind a release that hands the lock over leaves when that is answered; one behind a plain release at
+/// once; and other operations do not wait.
+#[test]
+fn an_acquire_waits_for_the_hand_over_before_it() {
+    let batcher = batcher();
+    let mut gathered = lock(&batcher.gathered);
+    let contended = |lock: &str| ReleaseRequest { is_contended: true, ..release(lock) };
+    let leaves = |gathered: &mut Gathered| {
+        let departure = gathered.take(1)?;
+        let kind = if departure.batch[0].is_acquire() { "acquire" } else { "release" };
+        let script = departure.batch[0].script();
+        gathered.lane(script).in_flight -= 1;
+        Some((kind, departure.id))
+    };
+    gathered.add(awaited(release("x")).0);
+    gathered.add(awaited(acquire("x")).0);
+    assert!(matches!(leaves(&mut gathered), Some(("release", _))));
+    assert!(matches!(leaves(&mut gathered), Some(("acquire", _))), "nothing is handed over");
+
+    gathered.add(awaited(contended("x")).0);
+    gathered.add(awaited(acquire("x")).0);
+    let Some(("release", first)) = leaves(&mut gathered) else { panic!("it leaves first") };
+    assert!(leaves(&mut gathered).is_none(), "held back");
+    gathered.add(awaited(contended("y")).0);
+    let Some(("release", other)) = leaves(&mut gathered) else { panic!("another lock") };
+    gathered.add(awaited(acquire("y")).0);
+    gathered.add(awaited(release("y")).0);
+    assert!(leaves(&mut gathered).is_none(), "nothing overtakes the acquire");
+    gathered.land(first);
+    assert!(matches!(leaves(&mut gathered), Some(("acquire", _))));
+    gathered.land(other);
+    assert!(matches!(leaves(&mut gathered), Some(("acquire", _))));
+    assert!(matches!(leaves(&mut gathered), Some(("release", _))));
+    assert!(gathered.waiting.is_empty() && gathered.handed_over.is_empty());
+}
