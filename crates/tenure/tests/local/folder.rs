@@ -144,7 +144,7 @@ fn a_file_of_something_else_is_told_and_left() {
 /// A reader that opened it would wait for a writer, for ever.
 #[test]
 fn a_pipe_in_place_of_a_file_keeps_nobody_waiting() {
-    for name in ["boot", "turn", "data.mdb", "lock.mdb"] {
+    for name in ["boot", "mutex", "data.mdb", "lock.mdb"] {
         let (_around, folder) = store();
         drop(LocalEngine::open(&folder).unwrap());
         fs::remove_file(folder.join(name)).unwrap();

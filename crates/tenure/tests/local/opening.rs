@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(5);
 
 /// Has the turn until it is killed.
 pub(crate) fn keep_the_turn(folder: &Path) {
-    let turn = File::options().write(true).open(folder.join("turn")).unwrap();
+    let turn = File::options().write(true).open(folder.join("mutex")).unwrap();
     fcntl_lock(&turn, FlockOperation::LockExclusive).unwrap();
     println!("keeps it");
     pass(LONG * 9);

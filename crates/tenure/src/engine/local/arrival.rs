@@ -1,8 +1,8 @@
 //! A request for a lock: it is granted, or stands in line, asleep or with open eyes.
 
 use super::step::Subject;
-use super::turn::Patience;
-use super::{LocalEngine, client, life, watch};
+use super::store_mutex::Patience;
+use super::{LocalEngine, client, liveness, watch};
 use crate::core::table::Route;
 use crate::engine::{AcquireRequest, Acquired, Grant};
 use crate::error::Trouble;
@@ -21,7 +21,7 @@ impl LocalEngine {
     /// comes, before it goes to sleep.
     pub(super) fn enter(&self, request: &AcquireRequest) -> Result<Acquired, Trouble> {
         self.ensure_there_quickly()?;
-        let mut entered = self.ask(request, || self.gaze.is_worth_it())?;
+        let mut entered = self.ask(request, || self.spin.is_worth_it())?;
         if let Some(change) = entered.awake_since {
             // In trouble now, it is in the queue all the same, and asks again in time.
             entered = self.look(request, change).unwrap_or(entered);
@@ -35,7 +35,7 @@ impl LocalEngine {
     /// Looks for the grant of one who is awake. When the moment is over it asks again, to be woken
     /// from now on.
     fn look(&self, request: &AcquireRequest, mut change: usize) -> Result<Entered, Trouble> {
-        let granted = self.gaze.until(|| {
+        let granted = self.spin.until(|| {
             let last = self.store.last_change();
             (std::mem::replace(&mut change, last) != last).then(|| self.peek(request)).flatten()
         });
@@ -80,16 +80,16 @@ impl LocalEngine {
         let patience = if request.queue.is_some() { Patience::Short } else { Patience::Long };
         self.store.perform(patience, Subject::Lock(name), |table, now, effects| {
             if let Some(lock) = table.lock_mut(name) {
-                life::keep_unless(lock, entry.owner, route);
+                liveness::keep_unless(lock, entry.owner, route);
             }
             let acquired = table.acquire(request, route, now, effects);
             let mut entered = Entered { acquired, ahead: Vec::new(), awake_since: None };
             if let (Acquired::Queued(_), Some(lock)) = (&entered.acquired, table.lock_mut(name)) {
                 let is_gone = |client| self.store.is_gone(client);
-                entered.ahead = life::ahead_of(lock, entry, route, is_gone);
+                entered.ahead = liveness::ahead_of(lock, entry, route, is_gone);
                 let is_here = |client| self.store.is_here(client);
-                let is_awake = life::is_next(lock, entry, is_here) && wants_to_look();
-                life::set_awake(lock, entry, is_awake);
+                let is_awake = liveness::is_next(lock, entry, is_here) && wants_to_look();
+                liveness::set_awake(lock, entry, is_awake);
                 // The change that this transaction is about to make counts as seen: a look is for
                 // what others change after it. Until it is committed, the last one is the one before.
                 entered.awake_since = is_awake.then(|| self.store.last_change() + 1);

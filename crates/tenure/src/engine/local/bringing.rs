@@ -1,11 +1,11 @@
 //! Brings the locks that an operation is about from their records to the table. One that cannot be
 //! read stays where it is, and is noted.
 
-use super::life::{self, Waiters};
+use super::errors;
 use super::listing::{self, Progress};
+use super::liveness::{self, Waiters};
 use super::record;
 use super::step::{FORCED, LOCK, Step, Subject, key, name_of};
-use super::trouble;
 use crate::clock;
 use crate::core::moment::Now;
 use crate::core::name::LockName;
@@ -47,7 +47,7 @@ impl Step<'_> {
             Some(Ok(forced)) => table.put_forced(forced),
             Some(Err(why)) => {
                 let what = format!("the forced release of `{name}`");
-                let trouble = trouble::of_record(self.store.folder(), &what, why);
+                let trouble = errors::of_record(self.store.folder(), &what, why);
                 self.unreadable.push((name.clone(), trouble));
             }
             None => {}
@@ -77,7 +77,7 @@ impl Step<'_> {
                     self.bring_lock(&name, Waiters::First, table, now)?;
                     // One that cannot be read is shown, too.
                     let lock = table.lock_mut(&name);
-                    let is_shown = lock.is_none_or(|lock| life::is_needed(lock, now.clock));
+                    let is_shown = lock.is_none_or(|lock| liveness::is_needed(lock, now.clock));
                     needed += usize::from(is_shown);
                 }
                 progress.after = key;

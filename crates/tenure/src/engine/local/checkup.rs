@@ -11,11 +11,11 @@ use rustix::io::Errno;
 
 use super::client;
 use super::disk::{self, Disk};
+use super::errors;
 use super::listing;
 use super::step::{Step, Subject};
 use super::store::Store;
-use super::trouble;
-use super::turn::Patience;
+use super::store_mutex::Patience;
 use crate::clock;
 use crate::core::name::LockName;
 use crate::engine::ListRequest;
@@ -33,11 +33,11 @@ const NO_SPACE: u64 = 1 << 20;
 
 pub(super) fn checkup(store: &Store) -> Result<Vec<Finding>, Trouble> {
     let folder = store.folder();
-    if let Err(removed) = store.home.ensure_there() {
+    if let Err(removed) = store.store_folder.ensure_there() {
         let advice = "stop everyone who uses it, and start them again";
         return Ok(vec![Finding::bad("folder", Severity::Problem, removed.to_string(), advice)]);
     }
-    let of_files = |error| trouble::of_files(folder, &error);
+    let of_files = |error| errors::of_files(folder, &error);
     let of_disk = |error: Errno| of_files(error.into());
     Ok(vec![
         permissions(folder).map_err(of_files)?,
@@ -111,13 +111,13 @@ fn space(disk: &StatVfs) -> Finding {
 }
 
 fn map(store: &Store) -> Result<Finding, Trouble> {
-    let room = Step::begin(store, Patience::Long)?.room()?;
-    let (used, mark) = (room.used >> 10, room.mark() >> 10);
+    let quota = Step::begin(store, Patience::Long)?.quota()?;
+    let (used, mark) = (quota.used >> 10, quota.limit() >> 10);
     let found = format!("{used} of {mark} KiB are used by locks and waiters");
     let advice = "release locks that are not needed: what is full takes no new locks or waiters";
-    let severity = match room.used {
-        used if used >= room.mark() => Severity::Problem,
-        used if used >= room.mark() / 4 * 3 => Severity::Warning,
+    let severity = match quota.used {
+        used if used >= quota.limit() => Severity::Problem,
+        used if used >= quota.limit() / 4 * 3 => Severity::Warning,
         _ => return Ok(Finding::fine("store", found)),
     };
     Ok(Finding::bad("store", severity, found, advice))
@@ -141,7 +141,7 @@ fn clients(store: &Store) -> Result<Finding, Trouble> {
     // Nobody is about to lock its file meanwhile, which would fail where we look at it.
     let _step = Step::begin(store, Patience::Long)?;
     let live = client::count_live(&store.clients);
-    let live = live.map_err(|error| trouble::of_files(store.folder(), &error))?;
+    let live = live.map_err(|error| errors::of_files(store.folder(), &error))?;
     Ok(Finding::fine("clients", format!("{live}, with this one")))
 }
 

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, Weak};
 use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::{FdFlags, fcntl_setfd};
 
-use super::home::Identity;
-use super::lives::Lives;
+use super::lock_files::LockFiles;
 use super::message;
+use super::store_folder::Identity;
 use crate::core::table::Route;
 use crate::engine::{Listener, Wakeup};
 use crate::sync::lock;
@@ -204,7 +204,7 @@ fn is_gone_by(error: &io::Error) -> bool {
 /// Whether a client's number is free: its file is gone, or nobody has it locked. Only for whoever
 /// has the turn: one who is about to lock its file would find it locked.
 pub(super) fn is_stale(clients: &Path, route: Route) -> bool {
-    Lives::default().has_ended(clients, route)
+    LockFiles::default().has_ended(clients, route)
 }
 
 /// Whether a client whose lock file is locked has itself ended, and left what it holds to processes that it

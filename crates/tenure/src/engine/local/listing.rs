@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::step::{Done, Subject};
 use super::store::Store;
-use super::turn::Patience;
+use super::store_mutex::Patience;
 use crate::clock;
 use crate::engine::ListRequest;
 use crate::error::Trouble;

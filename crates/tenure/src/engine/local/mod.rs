@@ -8,13 +8,13 @@
 //!   notices that it was removed. [`boot`] throws away what an earlier boot left, and [`blocks`] and
 //!   [`map`] open LMDB's files.
 //! - [`registry`]: one [`store`] per folder and process.
-//! - [`turn`]: whose operation is next; [`vigil`] is one who waits for that.
+//! - [`turn`]: whose operation is next; [`backoff`] is one who waits for that.
 //! - [`step`]: one operation in one transaction, on locks that [`bringing`] reads; [`room`] refuses what
 //!   does not fit, and [`sweep`] forgets what nobody needs. [`listing`] is many short ones. [`record`] and
 //!   [`bytes`] are what is stored.
 //! - [`client`]: a client as others see it, and [`message`] what it is told. [`lives`] asks whether one
 //!   lives, [`watch`] waits for its end, and [`life`] is what ends with it.
-//! - [`arrival`]: a request for a lock, and [`gaze`] whether to wait for it with open eyes.
+//! - [`arrival`]: a request for a lock, and [`spin`] whether to wait for it with open eyes.
 //! - [`checkup`] and [`trouble`]: what is told to people.
 
 use std::collections::HashMap;
@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 mod arrival;
+mod backoff;
 mod blocks;
 mod boot;
 mod bringing;
@@ -32,32 +33,31 @@ mod bytes;
 mod checkup;
 mod client;
 mod disk;
+mod errors;
 mod folder;
-mod gaze;
-mod home;
-mod life;
 mod listing;
-mod lives;
+mod liveness;
+mod lock_files;
 mod map;
 mod message;
+mod quota;
 mod record;
 mod registry;
-mod room;
+mod spin;
 mod step;
 mod store;
+mod store_folder;
+mod store_mutex;
 mod sweep;
 #[cfg(test)]
 mod tests;
-mod trouble;
-mod turn;
-mod vigil;
 mod watch;
 
 use self::client::Presence;
-use self::gaze::Gaze;
 use self::registry::Shared;
+use self::spin::Spin;
 use self::step::{Done, Subject};
-use self::turn::Patience;
+use self::store_mutex::Patience;
 use super::{
     AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
     ForceRequest, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
@@ -85,7 +85,7 @@ pub struct LocalEngine {
     // First, so that the client is gone before the store is closed.
     presence: Presence,
     store: Shared,
-    gaze: Gaze,
+    spin: Spin,
     /// When an acquire last looked at the path of the folder, in microseconds.
     looked: AtomicU64,
 }
@@ -107,7 +107,7 @@ impl LocalEngine {
         let connect = |trouble| Error::Connect { trouble };
         let store = Shared::open(&folder, bytes).map_err(connect)?;
         let presence = store.join().map_err(connect)?;
-        Ok(Self { presence, store, gaze: Gaze::default(), looked: AtomicU64::new(0) })
+        Ok(Self { presence, store, spin: Spin::default(), looked: AtomicU64::new(0) })
     }
 
     /// Opens the store that a URL names: `local:///folder`, or `local:` for the usual folder.
@@ -125,8 +125,8 @@ impl LocalEngine {
     /// Refuses what relies on others seeing the same: whoever takes a lock, or goes on holding one,
     /// must learn that another store may grant the same.
     fn ensure_there(&self) -> Result<(), Trouble> {
-        let is_there = self.presence.is_there() && self.store.home.has_data();
-        if is_there { Ok(()) } else { Err(self.store.home.missing()) }
+        let is_there = self.presence.is_there() && self.store.store_folder.has_data();
+        if is_there { Ok(()) } else { Err(self.store.store_folder.missing()) }
     }
 
     /// The same for an acquire, which is to be quick: a removal is seen by a call that needs no
@@ -198,14 +198,14 @@ impl Engine for LocalEngine {
     fn detach(&self, name: &LockName, owner: Owner) -> Result<(), Trouble> {
         self.store.perform(Patience::Long, Subject::Lock(name), |table, _, _| {
             if let Some(lock) = table.lock_mut(name) {
-                life::keep(lock, owner);
+                liveness::keep(lock, owner);
             }
         })
     }
 
     fn bequeath(&self) -> Result<bool, Trouble> {
         let folder = self.store.folder();
-        self.presence.bequeath().map_err(|error| trouble::of_files(folder, &error))?;
+        self.presence.bequeath().map_err(|error| errors::of_files(folder, &error))?;
         Ok(true)
     }
 

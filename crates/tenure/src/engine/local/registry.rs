@@ -7,10 +7,10 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use super::errors;
 use super::folder::DATA;
-use super::home::Identity;
 use super::store::Store;
-use super::trouble;
+use super::store_folder::Identity;
 use crate::error::Trouble;
 use crate::sync::lock;
 
@@ -45,7 +45,7 @@ impl Shared {
 
     pub(super) fn open_in(process: u32, folder: &Path, bytes: usize) -> Result<Self, Trouble> {
         let identity = Identity::at(folder);
-        let identity = identity.map_err(|error| trouble::of_files(folder, &error))?;
+        let identity = identity.map_err(|error| errors::of_files(folder, &error))?;
         loop {
             match begin((process, identity), folder)? {
                 Beginning::Open(share) => return Ok(share),
@@ -76,7 +76,7 @@ fn begin(place: Place, folder: &Path) -> Result<Beginning, Trouble> {
     // LMDB has one map for a path, and the other one is still in use.
     let mut others = registry.open.values().filter_map(Weak::upgrade);
     if let Some(removed) = others.find(|it| it.folder() == folder) {
-        return Err(removed.home.in_use_here());
+        return Err(removed.store_folder.in_use_here());
     }
     Ok(match registry.opening.entry(place) {
         Entry::Occupied(entry) => Beginning::Others(entry.get().clone()),
@@ -99,7 +99,7 @@ impl Opening {
         if let Ok(store) = &store {
             let mut registry = lock(&REGISTRY);
             let open = &mut registry.get_or_insert_default().open;
-            open.insert(store.home.data_identity, Arc::downgrade(store));
+            open.insert(store.store_folder.data_identity, Arc::downgrade(store));
         }
         let _ = self.opened.set(store.as_ref().map(drop).map_err(Clone::clone));
         Ok(Shared { store: Some(store?) })
@@ -137,7 +137,7 @@ impl Drop for Shared {
             std::mem::forget(store);
             return;
         }
-        let data = store.home.data_identity;
+        let data = store.store_folder.data_identity;
         drop(store);
         if let Some(Registry { open, .. }) = registry.as_mut()
             && open.get(&data).is_some_and(|it| it.strong_count() == 0)

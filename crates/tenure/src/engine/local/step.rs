@@ -7,12 +7,12 @@ use heed::types::Bytes;
 use heed::{RoPrefix, RwTxn};
 
 use super::client;
-use super::life::{self, Waiters};
+use super::errors;
 use super::listing::Progress;
+use super::liveness::{self, Waiters};
 use super::record::{self, Meta};
 use super::store::Store;
-use super::trouble;
-use super::turn::{Patience, Turn};
+use super::store_mutex::{Patience, StoreGuard};
 use crate::clock;
 use crate::core::lock::LockState;
 use crate::core::moment::Now;
@@ -58,21 +58,21 @@ pub(super) struct Step<'s> {
     /// Clients that were asked for, and whether they are gone.
     asked: Vec<(Route, bool)>,
     // Last, so that the transaction has ended when the turn does.
-    turn: Turn<'s>,
+    guard: StoreGuard<'s>,
 }
 
 impl<'s> Step<'s> {
     pub(super) fn begin(store: &'s Store, patience: Patience) -> Result<Self, Trouble> {
-        let turn = store.turns.take(patience, || store.last_change())?;
+        let guard = store.mutex.take(patience, || store.last_change())?;
         let transaction = store.env.write_txn();
-        let transaction = transaction.map_err(|error| trouble::of_map(store.folder(), &error))?;
+        let transaction = transaction.map_err(|error| errors::of_map(store.folder(), &error))?;
         Ok(Self {
             store,
             transaction,
             brought: Vec::new(),
             unreadable: Vec::new(),
             asked: Vec::new(),
-            turn,
+            guard,
         })
     }
 
@@ -89,7 +89,7 @@ impl<'s> Step<'s> {
         self.bring(&mut subject, &mut table, now)?;
         let mut effects = Effects::new();
         let outcome = operation(&mut table, now, &mut effects);
-        life::begin_holds(&mut table, &mut effects);
+        liveness::begin_holds(&mut table, &mut effects);
         if !self.has_room(&mut table, now)? {
             return Err(self.full());
         }
@@ -147,8 +147,8 @@ impl<'s> Step<'s> {
 
     /// Brings a lock to what its clients are now.
     pub(super) fn settle_lives(&mut self, lock: &mut LockState, now: Now, waiters: Waiters) {
-        life::end_the_gone(lock, now.clock, waiters, |route| self.saw_end_of(route));
-        life::prolong_the_inherited(lock, now.clock, |route| {
+        liveness::end_the_gone(lock, now.clock, waiters, |route| self.saw_end_of(route));
+        liveness::prolong_the_inherited(lock, now.clock, |route| {
             !self.saw_end_of(route) && client::is_inherited(&self.store.clients, route)
         });
     }
@@ -164,12 +164,12 @@ impl<'s> Step<'s> {
     }
 
     pub(super) fn decode(&self, name: &LockName, bytes: &[u8]) -> Result<LockState, Trouble> {
-        let unreadable = |why| trouble::of_record(self.store.folder(), &format!("`{name}`"), why);
+        let unreadable = |why| errors::of_record(self.store.folder(), &format!("`{name}`"), why);
         record::decode_lock(bytes).map_err(unreadable)
     }
 
     pub(super) fn refused(&self, error: &heed::Error) -> Trouble {
-        trouble::of_map(self.store.folder(), error)
+        errors::of_map(self.store.folder(), error)
     }
 }
 
@@ -180,7 +180,7 @@ impl Step<'_> {
             return Ok(Meta::default());
         };
         Meta::decode(&bytes)
-            .map_err(|why| trouble::of_record(self.store.folder(), "the store itself", why))
+            .map_err(|why| errors::of_record(self.store.folder(), "the store itself", why))
     }
 
     pub(super) fn write_meta(&mut self, meta: &Meta) -> Result<(), Trouble> {
@@ -237,9 +237,9 @@ impl Step<'_> {
         let before = self.store.last_change();
         let committed = self.transaction.commit();
         if self.store.last_change() != before {
-            self.turn.is_seen_by_its_change();
+            self.guard.is_seen_by_its_change();
         }
-        committed.map_err(|error| trouble::of_commit(&self.store.env, self.store.folder(), &error))
+        committed.map_err(|error| errors::of_commit(&self.store.env, self.store.folder(), &error))
     }
 }
 

@@ -12,15 +12,15 @@ use heed::Env;
 use super::blocks;
 use super::boot;
 use super::client::{self, Ear, Presence};
+use super::errors;
 use super::folder::{CLIENTS, DATA};
-use super::home::Home;
-use super::life::{MAX_CLIENT, client_of};
-use super::lives::Lives;
+use super::liveness::{MAX_CLIENT, client_of};
+use super::lock_files::LockFiles;
 use super::map::{self, Records};
-use super::room::Search;
+use super::quota::Search;
 use super::step::{Done, Step, Subject};
-use super::trouble;
-use super::turn::{Patience, Turns};
+use super::store_folder::StoreFolder;
+use super::store_mutex::{Patience, StoreMutex};
 use crate::core::moment::Now;
 use crate::core::table::{Effects, Route, Table};
 use crate::engine::{CancelRequest, Wakeup};
@@ -37,26 +37,26 @@ pub(super) struct Store {
     /// What wake-ups are sent from.
     sender: UnixDatagram,
     process: u32,
-    lives: Lives,
-    pub(super) turns: Turns,
+    lock_files: LockFiles,
+    pub(super) mutex: StoreMutex,
     /// Where the clients are to be found.
-    pub(super) home: Home,
+    pub(super) store_folder: StoreFolder,
     pub(super) search: Search,
 }
 
 impl Store {
     pub(super) fn open(process: u32, folder: &Path, bytes: usize) -> Result<Self, Trouble> {
-        let of_files = |error| trouble::of_files(folder, &error);
-        let turns = Turns::open(folder).map_err(of_files)?;
+        let of_files = |error| errors::of_files(folder, &error);
+        let mutex = StoreMutex::open(folder).map_err(of_files)?;
         // Before the map is open, changes are seen by the time of the last write to its file.
         let data = folder.join(DATA);
-        let turn = turns.take(Patience::Opening, || written_at(&data))?;
+        let guard = mutex.take(Patience::Opening, || written_at(&data))?;
         boot::begin(folder).map_err(of_files)?;
         blocks::reserve(&folder.join("lock.mdb")).map_err(of_files)?;
         let (env, records) =
-            map::open(folder, bytes).map_err(|error| trouble::of_map(folder, &error))?;
-        let home = Home::open(folder).map_err(of_files)?;
-        drop(turn);
+            map::open(folder, bytes).map_err(|error| errors::of_map(folder, &error))?;
+        let store_folder = StoreFolder::open(folder).map_err(of_files)?;
+        drop(guard);
         let sender = UnixDatagram::unbound().and_then(|sender| {
             sender.set_nonblocking(true)?;
             Ok(sender)
@@ -68,11 +68,11 @@ impl Store {
             records,
             here: Mutex::default(),
             sender: sender.map_err(of_files)?,
-            home,
+            store_folder,
             search: Search::default(),
             process,
-            lives: Lives::default(),
-            turns,
+            lock_files: LockFiles::default(),
+            mutex,
         };
         Ok(store)
     }
@@ -90,7 +90,7 @@ impl Store {
         if process != self.process {
             return Err(self.of_parent());
         }
-        self.home.ensure_there()
+        self.store_folder.ensure_there()
     }
 
     /// The child has the parent's map, with none of its rights, and a second map would end those of
@@ -107,7 +107,7 @@ impl Store {
     pub(super) fn join(&self) -> Result<Presence, Trouble> {
         let mut step = Step::begin(self, Patience::Opening)?;
         let mut meta = step.read_meta()?;
-        let of_files = |error| trouble::of_files(&self.folder, &error);
+        let of_files = |error| errors::of_files(&self.folder, &error);
         client::remove_stale(&self.clients).map_err(of_files)?;
         loop {
             meta.last_route = meta.last_route % MAX_CLIENT + 1;
@@ -139,9 +139,9 @@ impl Store {
     /// Whether a client has ended.
     pub(super) fn is_gone(&self, route: Route) -> bool {
         !self.is_here(route)
-            && self.lives.has_ended(&self.clients, route)
+            && self.lock_files.has_ended(&self.clients, route)
             // Gone with the whole folder, a file proves nothing.
-            && self.home.is_there()
+            && self.store_folder.is_there()
     }
 
     /// Performs one operation in one transaction, then delivers the wake-ups that follow.

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::life::Waiters;
+use super::liveness::Waiters;
 use super::record::Meta;
 use super::step::{LOCK, Step, name_of};
 use crate::clock;

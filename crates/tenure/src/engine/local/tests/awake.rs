@@ -9,10 +9,10 @@ use tempfile::TempDir;
 use crate::core::lease::Lease;
 use crate::core::name::LockName;
 use crate::core::shape::Shape;
-use crate::engine::local::gaze::Gaze;
+use crate::engine::local::spin::Spin;
 use crate::engine::local::step::Subject;
-use crate::engine::local::turn::Patience;
-use crate::engine::local::{LocalEngine, life};
+use crate::engine::local::store_mutex::Patience;
+use crate::engine::local::{LocalEngine, liveness};
 use crate::engine::{AcquireRequest, Acquired, Engine, Listener, Queueing, ReleaseRequest, Wakeup};
 use crate::info::About;
 use crate::owner::Entry;
@@ -67,7 +67,7 @@ fn who_is_awake_finds_its_grant_by_asking() {
         assert!(queued.awake_since.is_none(), "the holder is in this process: looking is in vain");
         let mark = |is_awake| {
             second.store.perform(Patience::Long, Subject::Lock(&name), |table, _, _| {
-                life::set_awake(table.lock_mut(&name).unwrap(), waiter.entry, is_awake);
+                liveness::set_awake(table.lock_mut(&name).unwrap(), waiter.entry, is_awake);
             })
         };
         mark(true).unwrap();
@@ -89,15 +89,15 @@ fn who_is_awake_finds_its_grant_by_asking() {
 
 #[test]
 fn looks_in_vain_become_rare() {
-    let gaze = Gaze::with_cores(2);
+    let spin = Spin::with_cores(2);
     let looks = |waits: u32| {
-        let look = |_: &u32| gaze.is_worth_it() && gaze.until(|| None::<()>).is_none();
+        let look = |_: &u32| spin.is_worth_it() && spin.until(|| None::<()>).is_none();
         (0..waits).filter(look).count()
     };
     assert_eq!(looks(127), 7, "at once, and then after 1, 3, 7, 15, 31 and 63 others");
     assert_eq!(looks(640), 10);
-    while !gaze.is_worth_it() {}
-    assert_eq!(gaze.until(|| Some(7)), Some(7));
-    assert!(gaze.is_worth_it(), "what has paid is done again");
-    assert!(!Gaze::with_cores(1).is_worth_it());
+    while !spin.is_worth_it() {}
+    assert_eq!(spin.until(|| Some(7)), Some(7));
+    assert!(spin.is_worth_it(), "what has paid is done again");
+    assert!(!Spin::with_cores(1).is_worth_it());
 }

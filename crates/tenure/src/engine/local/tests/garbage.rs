@@ -15,8 +15,8 @@ use crate::core::shape::Shape;
 use crate::core::table::Table;
 use crate::engine::local::record;
 use crate::engine::local::step::{Step, key};
-use crate::engine::local::turn::Patience;
-use crate::engine::local::{LocalEngine, life};
+use crate::engine::local::store_mutex::Patience;
+use crate::engine::local::{LocalEngine, liveness};
 use crate::engine::{
     AcquireRequest, Engine, ForceRequest, ListRequest, Queueing, ReleaseRequest, Renewal, Severity,
 };
@@ -173,7 +173,7 @@ fn use_lock(lock: crate::core::lock::LockState) {
     let mut table = Table::after(0);
     table.put(name.clone(), lock);
     let ended = |lock: &mut crate::core::lock::LockState| {
-        life::end_the_gone(lock, now.clock, life::Waiters::All, |route| route % 2 == 0);
+        liveness::end_the_gone(lock, now.clock, liveness::Waiters::All, |route| route % 2 == 0);
     };
     let lease = Lease::DEFAULT;
     let queue = Some(Queueing { heartbeat: LEASE, claim: LEASE, fences: 1 });

@@ -9,7 +9,7 @@ use crate::core::lock::LockState;
 use crate::core::moment::Moment;
 use crate::core::queue::Waiter;
 use crate::core::shape::Kind;
-use crate::engine::local::life::{self, Waiters};
+use crate::engine::local::liveness::{self, Waiters};
 use crate::info::About;
 use crate::owner::{Entry, Owner};
 
@@ -50,8 +50,9 @@ pub(super) fn a_queue(waiters: u32, holders: &[u32]) -> (LockState, Vec<Entry>) 
 fn a_waiter_watches_the_few_ahead_of_it() {
     let (mut lock, entries) = a_queue(10, &[40, 50]);
     let mut ahead_of = |waiter: usize, gone: &[u32]| {
-        let ahead =
-            life::ahead_of(&mut lock, entries[waiter], waiter as u32 + 1, |it| gone.contains(&it));
+        let ahead = liveness::ahead_of(&mut lock, entries[waiter], waiter as u32 + 1, |it| {
+            gone.contains(&it)
+        });
         (ahead, lock.queue.as_ref().unwrap().len())
     };
     assert_eq!(ahead_of(0, &[]), (vec![40, 50], 10));
@@ -68,7 +69,7 @@ fn who_is_gone_is_looked_for_from_the_head() {
     for (waiters, left, most_asked) in [(Waiters::First, 8, 3), (Waiters::All, 7, 10)] {
         let (mut lock, _) = a_queue(10, &[]);
         let mut asked = 0;
-        life::end_the_gone(&mut lock, Moment::ZERO, waiters, |client| {
+        liveness::end_the_gone(&mut lock, Moment::ZERO, waiters, |client| {
             asked += 1;
             [1, 2, 7].contains(&client)
         });
@@ -78,5 +79,5 @@ fn who_is_gone_is_looked_for_from_the_head() {
 
 #[test]
 fn the_marks_are_no_part_of_a_client() {
-    assert_eq!(life::client_of(7 | life::KEPT | life::AWAKE), 7);
+    assert_eq!(liveness::client_of(7 | liveness::KEPT | liveness::AWAKE), 7);
 }

@@ -11,7 +11,7 @@ use crate::blocking::block_on;
 use crate::clock;
 use crate::engine::local::LocalEngine;
 use crate::engine::local::step::Step;
-use crate::engine::local::turn::Patience;
+use crate::engine::local::store_mutex::Patience;
 use crate::{Error, Tenure};
 
 const FOLDER: &str = "TENURE_STOPPED_FOLDER";

@@ -8,7 +8,7 @@ use crate::core::name::LockName;
 use crate::engine::Engine;
 use crate::engine::local::registry::Shared;
 use crate::engine::local::step::{Step, key};
-use crate::engine::local::turn::Patience;
+use crate::engine::local::store_mutex::Patience;
 use crate::engine::local::{LocalEngine, folder, map};
 use crate::{Error, Tenure};
 

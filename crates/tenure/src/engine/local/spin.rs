@@ -18,7 +18,7 @@ const MOST_MISSES: u32 = 6;
 
 /// How looking has fared for one client.
 #[derive(Default)]
-pub(super) struct Gaze {
+pub(super) struct Spin {
     /// Asked for when it is first needed, because that takes a while.
     cores: OnceLock<usize>,
     misses: AtomicU32,
@@ -26,7 +26,7 @@ pub(super) struct Gaze {
     skips: AtomicU32,
 }
 
-impl Gaze {
+impl Spin {
     #[cfg(test)]
     pub(super) fn with_cores(cores: usize) -> Self {
         Self { cores: cores.into(), ..Self::default() }

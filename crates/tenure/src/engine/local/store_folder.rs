@@ -38,7 +38,7 @@ impl From<Stat> for Identity {
     }
 }
 
-pub(super) struct Home {
+pub(super) struct StoreFolder {
     folder: PathBuf,
     clients: PathBuf,
     clients_identity: Identity,
@@ -50,7 +50,7 @@ pub(super) struct Home {
     root: Identity,
 }
 
-impl Home {
+impl StoreFolder {
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
         let clients = folder.join(CLIENTS);
         let (clients_file, data) = (File::open(&clients)?, File::open(folder.join(DATA))?);

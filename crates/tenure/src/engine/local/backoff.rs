@@ -16,7 +16,7 @@ const LONGEST_NAP_OPENING: Duration = Duration::from_millis(40);
 /// stopped, or not let run, has not seen what others did meanwhile.
 const UNSEEN: Duration = Duration::from_millis(10);
 
-pub(super) struct Vigil {
+pub(super) struct Backoff {
     pub(super) looked: Moment,
     /// The last change that was seen.
     pub(super) change: usize,
@@ -26,7 +26,7 @@ pub(super) struct Vigil {
     longest_nap: Duration,
 }
 
-impl Vigil {
+impl Backoff {
     pub(super) const fn begin(now: Moment, change: usize) -> Self {
         let (nap, longest_nap) = (FIRST_NAP, LONGEST_NAP);
         Self { looked: now, change, begun: now, changed: now, nap, longest_nap }

@@ -102,10 +102,10 @@ fn a_queue_that_is_too_long_lets_everyone_leave() {
         number += 1;
     }
     assert!(number > 100, "{number}");
-    let mut turn = Some(holder);
-    while let Some(place) = turn {
+    let mut guard = Some(holder);
+    while let Some(place) = guard {
         release(&engine, &place);
-        turn = waiters.pop_front();
+        guard = waiters.pop_front();
         if let Some(last) = waiters.pop_back() {
             block_on(engine.cancel(CancelRequest { name: last.name, entry: last.entry })).unwrap();
         }

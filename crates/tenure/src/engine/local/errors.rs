@@ -74,7 +74,7 @@ pub(super) fn of_stuck(file: &Path, owner: Option<u32>, still: Duration) -> Trou
 /// Others get on, and leave nobody a turn.
 pub(super) fn of_crowd(file: &Path, waited: Duration) -> Trouble {
     Trouble::refused(format!(
-        "the store is busy: others had every turn for {waited:.0?}; let fewer use it at once, or try \
+        "the store is busy: others had every guard for {waited:.0?}; let fewer use it at once, or try \
          again (`{}`)",
         file.display()
     ))

@@ -8,9 +8,9 @@ mod tests;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use super::errors;
 use super::record;
 use super::step::Step;
-use super::trouble;
 use crate::core::moment::{Moment, Now};
 use crate::core::table::Table;
 use crate::error::Trouble;
@@ -36,15 +36,15 @@ impl Search {
 
 /// How much of the map is in use, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(super) struct Quota {
     pub(super) used: usize,
     map: usize,
 }
 
-impl Room {
+impl Quota {
     /// Half of the map: the other half takes two copies of the longest record, the one that is
     /// being written and the one before it, and what lies between the pieces that are free.
-    pub(super) const fn mark(self) -> usize {
+    pub(super) const fn limit(self) -> usize {
         self.map / 2
     }
 
@@ -55,41 +55,41 @@ impl Room {
 }
 
 impl Step<'_> {
-    pub(super) fn room(&self) -> Result<Room, Trouble> {
+    pub(super) fn quota(&self) -> Result<Quota, Trouble> {
         let stat = self.store.records.stat(&self.transaction);
         let stat = stat.map_err(|error| self.refused(&error))?;
         let pages = stat.branch_pages + stat.leaf_pages + stat.overflow_pages;
         let map = self.store.env.info().map_size;
-        Ok(Room { used: pages * stat.page_size as usize, map })
+        Ok(Quota { used: pages * stat.page_size as usize, map })
     }
 
     /// Whether there is room for what an operation has made longer, if need be after a search for
     /// what nobody needs.
     pub(super) fn has_room(&mut self, table: &mut Table, now: Now) -> Result<bool, Trouble> {
-        let room = self.room()?;
+        let quota = self.quota()?;
         let is_long = |bytes: &Option<Vec<u8>>| {
-            bytes.as_ref().is_some_and(|bytes| bytes.len() > room.longest())
+            bytes.as_ref().is_some_and(|bytes| bytes.len() > quota.longest())
         };
         let has_long = self.brought.iter().any(|(_, before)| is_long(before));
-        if !has_long && room.used < room.mark() || !self.grows(table) {
+        if !has_long && quota.used < quota.limit() || !self.grows(table) {
             return Ok(true);
         }
         if has_long || !self.store.search.is_due(now.clock) {
             return Ok(false);
         }
-        let has_room = |step: &Self| Ok(step.room()?.used < room.mark());
+        let has_room = |step: &Self| Ok(step.quota()?.used < quota.limit());
         if self.sweep_until(now, has_room)? == 0 {
             self.store.search.was_in_vain(now.clock);
         }
         has_room(self)
     }
 
-    /// Refuses an operation for which there is no room, before any of it is written. What was
+    /// Refuses an operation for which there is no quota, before any of it is written. What was
     /// searched is kept, so that the next search goes on from there.
     pub(super) fn full(self) -> Trouble {
-        let (store, room) = (self.store, self.room());
-        match room.and_then(|room| self.commit().map(|()| room)) {
-            Ok(room) => trouble::of_full(store.folder(), room.mark()),
+        let (store, quota) = (self.store, self.quota());
+        match quota.and_then(|quota| self.commit().map(|()| quota)) {
+            Ok(quota) => errors::of_full(store.folder(), quota.limit()),
             Err(trouble) => trouble,
         }
     }

@@ -16,14 +16,14 @@ const MOST: usize = 64;
 
 /// The lock files of clients that were alive when they were last asked for.
 #[derive(Default)]
-pub(super) struct Lives(Mutex<HashMap<Route, File>>);
+pub(super) struct LockFiles(Mutex<HashMap<Route, File>>);
 
-impl Lives {
+impl LockFiles {
     /// Whether a client has ended: its file is gone, or nobody has it locked. A file that is gone
     /// was one of a client that ended, so one that was opened before tells the same.
     pub(super) fn has_ended(&self, clients: &Path, route: Route) -> bool {
-        let mut lives = lock(&self.0);
-        let file = match lives.remove(&route) {
+        let mut lock_files = lock(&self.0);
+        let file = match lock_files.remove(&route) {
             Some(file) => file,
             None => match File::open(client::lock_file(clients, route)) {
                 Ok(file) => file,
@@ -34,13 +34,13 @@ impl Lives {
         if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
             return true;
         }
-        if lives.len() >= MOST
-            && let Some(&other) = lives.keys().next()
+        if lock_files.len() >= MOST
+            && let Some(&other) = lock_files.keys().next()
         {
             // Any one: the others are still asked quickly.
-            lives.remove(&other);
+            lock_files.remove(&other);
         }
-        lives.insert(route, file);
+        lock_files.insert(route, file);
         false
     }
 }

@@ -20,8 +20,8 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, fcntl_lock, major, minor};
 use rustix::io::Errno;
 
-use super::trouble;
-use super::vigil::Vigil;
+use super::backoff::Backoff;
+use super::errors;
 use crate::clock;
 use crate::core::moment::Moment;
 use crate::error::Trouble;
@@ -80,7 +80,7 @@ struct Refusal {
 }
 
 /// Whose turn it is, among the processes and among the threads of this one.
-pub(super) struct Turns {
+pub(super) struct StoreMutex {
     path: PathBuf,
     // Never closed before the store: that would end the lock, whichever descriptor has it.
     file: File,
@@ -88,9 +88,9 @@ pub(super) struct Turns {
     refusal: Mutex<Option<Refusal>>,
 }
 
-impl Turns {
+impl StoreMutex {
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
-        let path = folder.join("turn");
+        let path = folder.join("mutex");
         let mut options = File::options();
         let file = options.read(true).write(true).create(true).truncate(false).open(&path)?;
         Ok(Self { path, file, here: Mutex::default(), refusal: Mutex::default() })
@@ -102,9 +102,9 @@ impl Turns {
         &self,
         patience: Patience,
         last_change: impl Fn() -> usize,
-    ) -> Result<Turn<'_>, Trouble> {
+    ) -> Result<StoreGuard<'_>, Trouble> {
         match self.try_take()? {
-            Some(turn) => Ok(turn),
+            Some(guard) => Ok(guard),
             None => self.wait(patience, last_change),
         }
     }
@@ -113,53 +113,54 @@ impl Turns {
         &self,
         patience: Patience,
         last_change: impl Fn() -> usize,
-    ) -> Result<Turn<'_>, Trouble> {
+    ) -> Result<StoreGuard<'_>, Trouble> {
         // Both only grow, so that their sum tells all.
         let last_change = || last_change().wrapping_add(self.count() as usize);
-        let vigil = Vigil::begin(clock::now(), last_change());
+        let backoff = Backoff::begin(clock::now(), last_change());
         let is_opening = patience == Patience::Opening;
-        let mut vigil = if is_opening { vigil.opening() } else { vigil };
+        let mut backoff = if is_opening { backoff.opening() } else { backoff };
         let longest = patience.longest();
-        let is_known = patience == Patience::Short && self.is_known(&vigil);
+        let is_known = patience == Patience::Short && self.is_known(&backoff);
         let patience = if is_known { KNOWN } else { patience.time() };
         loop {
-            if let Some(turn) = self.try_take()? {
+            if let Some(guard) = self.try_take()? {
                 *lock(&self.refusal) = None;
-                return Ok(turn);
+                return Ok(guard);
             }
-            vigil.look(clock::now(), last_change());
-            if vigil.still() >= patience {
+            backoff.look(clock::now(), last_change());
+            if backoff.still() >= patience {
                 if !is_known {
-                    *lock(&self.refusal) = Some(Refusal { at: vigil.looked, change: vigil.change });
+                    *lock(&self.refusal) =
+                        Some(Refusal { at: backoff.looked, change: backoff.change });
                 }
-                return Err(self.stuck(vigil.still()));
+                return Err(self.stuck(backoff.still()));
             }
-            match vigil.waited() {
-                waited if waited >= longest => return Err(trouble::of_crowd(&self.path, waited)),
-                waited if waited >= MOMENT => vigil.nap(),
+            match backoff.waited() {
+                waited if waited >= longest => return Err(errors::of_crowd(&self.path, waited)),
+                waited if waited >= MOMENT => backoff.nap(),
                 _ => std::hint::spin_loop(),
             }
         }
     }
 
     /// Whether another was refused a moment ago, and nothing has changed since.
-    fn is_known(&self, vigil: &Vigil) -> bool {
+    fn is_known(&self, backoff: &Backoff) -> bool {
         let refusal = *lock(&self.refusal);
         refusal.is_some_and(|refusal| {
-            refusal.change == vigil.change && vigil.looked.since(refusal.at) < LONGEST
+            refusal.change == backoff.change && backoff.looked.since(refusal.at) < LONGEST
         })
     }
 
-    fn try_take(&self) -> Result<Option<Turn<'_>>, Trouble> {
+    fn try_take(&self) -> Result<Option<StoreGuard<'_>>, Trouble> {
         let here = match self.here.try_lock() {
             Ok(here) => here,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(None),
         };
         match fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Turn { turns: self, is_seen: false, _here: here })),
+            Ok(()) => Ok(Some(StoreGuard { mutex: self, is_seen: false, _here: here })),
             Err(Errno::ACCESS | Errno::AGAIN | Errno::INTR) => Ok(None),
-            Err(error) => Err(trouble::of_files(&self.path, &error.into())),
+            Err(error) => Err(errors::of_files(&self.path, &error.into())),
         }
     }
 
@@ -174,29 +175,29 @@ impl Turns {
     fn stuck(&self, still: Duration) -> Trouble {
         // What is listed may change while it is read.
         let owner = (0..3).find_map(|_| owner_of(&self.path));
-        trouble::of_stuck(&self.path, owner, still)
+        errors::of_stuck(&self.path, owner, still)
     }
 }
 
 /// Ended by the drop.
-pub(super) struct Turn<'a> {
-    turns: &'a Turns,
+pub(super) struct StoreGuard<'a> {
+    mutex: &'a StoreMutex,
     is_seen: bool,
     _here: MutexGuard<'a, ()>,
 }
 
-impl Turn<'_> {
+impl StoreGuard<'_> {
     /// Others see by what it has changed that this turn was had.
     pub(super) const fn is_seen_by_its_change(&mut self) {
         self.is_seen = true;
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for StoreGuard<'_> {
     fn drop(&mut self) {
-        let file = &self.turns.file;
+        let file = &self.mutex.file;
         if !self.is_seen {
-            let count = self.turns.count().wrapping_add(1);
+            let count = self.mutex.count().wrapping_add(1);
             // On a disk that is full from the first, turns that change nothing are not seen.
             let _ = file.write_all_at(&count.to_le_bytes(), 0);
         }
