@@ -80,7 +80,7 @@ impl Job<'_> {
     /// Runs it under a lock.
     pub(crate) async fn run(&self, guard: &Guard, signals: &mut Signals) -> Outcome {
         // Killed, we leave the lock to the command, if the store lets us.
-        let is_left = match self.tenure.bequeath() {
+        let is_left = match self.tenure.share_with_children() {
             Ok(is_left) => is_left,
             Err(error) => return Outcome::NotStarted(Exit::told(&error)),
         };

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tenure::{Error, Trouble};
+use tenure::{Error, StoreError};
 use tokio::time::{Instant, timeout};
 
 use crate::exit::Exit;
@@ -84,7 +84,7 @@ fn passes(error: &Error) -> bool {
 }
 
 /// What is wrong between us and the store.
-pub(crate) fn trouble(error: &Error) -> Option<&Trouble> {
+pub(crate) fn trouble(error: &Error) -> Option<&StoreError> {
     match error {
         Error::Connect { trouble }
         | Error::List { trouble }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::flavor::Flavor;
-use crate::server::{Server, Trouble};
+use crate::server::{Server, StoreError};
 use crate::tls::Tls;
 use crate::{port, program};
 
@@ -65,8 +65,8 @@ impl Builder {
             let port = self.on_port.then(port::free);
             match Server::launch(program.clone(), port, self.tls.clone(), self.args.clone()) {
                 Ok(server) => return server,
-                Err(Trouble::PortTaken) => {}
-                Err(Trouble::Other(sentence)) => panic!("{sentence}"),
+                Err(StoreError::PortTaken) => {}
+                Err(StoreError::Other(sentence)) => panic!("{sentence}"),
             }
         }
         panic!(
@@ -79,7 +79,7 @@ impl Builder {
 mod tests {
     use super::*;
 
-    fn launch(port: Option<u16>) -> Result<Server, Trouble> {
+    fn launch(port: Option<u16>) -> Result<Server, StoreError> {
         Server::launch(program::find(None).unwrap(), port, None, Vec::new())
     }
 
@@ -88,13 +88,13 @@ mod tests {
         let listener = port::listen();
         let port = port::number(&listener);
         let outcome = launch(Some(port));
-        assert!(matches!(outcome, Err(Trouble::PortTaken)), "{outcome:?}");
+        assert!(matches!(outcome, Err(StoreError::PortTaken)), "{outcome:?}");
     }
 
     #[test]
     fn another_server_on_the_port_is_not_taken_for_ours() {
         let other = Server::builder().on_port().start();
         let outcome = launch(other.port());
-        assert!(matches!(outcome, Err(Trouble::PortTaken)), "{outcome:?}");
+        assert!(matches!(outcome, Err(StoreError::PortTaken)), "{outcome:?}");
     }
 }

@@ -47,7 +47,7 @@ pub struct Server {
 
 /// Why a server did not start.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum StoreError {
     /// Somebody else listens on its port.
     PortTaken,
     /// Anything else, told in a sentence.
@@ -171,10 +171,10 @@ impl Server {
         self.stop();
         match self.spawn() {
             Ok(()) => {}
-            Err(Trouble::PortTaken) => {
+            Err(StoreError::PortTaken) => {
                 panic!("somebody took the port of the stopped server; use a socket")
             }
-            Err(Trouble::Other(sentence)) => panic!("{sentence}"),
+            Err(StoreError::Other(sentence)) => panic!("{sentence}"),
         }
     }
 
@@ -184,7 +184,7 @@ impl Server {
         port: Option<u16>,
         tls: Option<Tls>,
         args: Vec<OsString>,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, StoreError> {
         let folder = tempfile::Builder::new().prefix("tenure-").tempdir();
         let folder = folder.expect("a test can create a folder in the temporary folder");
         tls.iter().for_each(|tls| tls.write(folder.path()));
@@ -195,16 +195,16 @@ impl Server {
         Ok(server)
     }
 
-    fn spawn(&mut self) -> Result<(), Trouble> {
+    fn spawn(&mut self) -> Result<(), StoreError> {
         let spawned = self.command().and_then(|mut command| command.spawn());
         let program = self.program.display();
         let child = spawned
-            .map_err(|error| Trouble::Other(format!("could not start {program}: {error}")))?;
+            .map_err(|error| StoreError::Other(format!("could not start {program}: {error}")))?;
         self.guardian.watch(child.id());
         self.child = Some(child);
         let outcome = wait::until(START_BOUND, || self.progress()).unwrap_or_else(|| {
             let what = format!("the server did not answer within {START_BOUND:?}");
-            Err(Trouble::Other(format!("{what}:\n{}", self.log())))
+            Err(StoreError::Other(format!("{what}:\n{}", self.log())))
         });
         if outcome.is_err() {
             self.kill();
@@ -224,20 +224,20 @@ impl Server {
     }
 
     /// How far the start has come: none while it is under way.
-    fn progress(&self) -> Option<Result<(), Trouble>> {
+    fn progress(&self) -> Option<Result<(), StoreError>> {
         let pid = Pid::from_child(self.child.as_ref()?);
         if !has_ended(pid) {
             return self.is_ready().then_some(Ok(()));
         }
         let log = self.log();
         if log.contains("Address already in use") {
-            return Some(Err(Trouble::PortTaken));
+            return Some(Err(StoreError::PortTaken));
         }
         let hint = match self.endpoint {
             Endpoint::Tls { .. } => "; one that speaks TLS is needed, such as your system's Redis",
             _ => "",
         };
-        Some(Err(Trouble::Other(format!("the server ended at its start{hint}:\n{log}"))))
+        Some(Err(StoreError::Other(format!("the server ended at its start{hint}:\n{log}"))))
     }
 
     /// Whether our own process answers, and with its data loaded.

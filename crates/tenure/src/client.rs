@@ -20,7 +20,7 @@ use crate::engine::{
     Engine, Finding, ForceOutcome, ForceRequest, Grant, Health, ListRequest, MemoryEngine,
     ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
 };
-use crate::error::{Error, Invalid, Lost, Trouble, WhyLost};
+use crate::error::{Error, Invalid, Lost, StoreError, WhyLost};
 use crate::guard::Guard;
 use crate::handle::Handle;
 use crate::info::{About, LockInfo};
@@ -191,7 +191,7 @@ impl Tenure {
     /// is among them, with its [trouble](LockInfo::trouble).
     ///
     /// # Errors
-    /// Trouble with the store.
+    /// StoreError with the store.
     pub async fn list(&self, prefix: &str, limit: usize) -> Result<Vec<LockInfo>, Error> {
         self.client.driver.check()?;
         let request = ListRequest { prefix: prefix.to_owned(), limit };
@@ -210,7 +210,7 @@ impl Tenure {
     /// Releases a detached lock.
     ///
     /// # Errors
-    /// Trouble with the store.
+    /// StoreError with the store.
     pub async fn release(&self, handle: &Handle) -> Result<Released, Error> {
         self.client.driver.check()?;
         let (name, entry) = (handle.name().clone(), handle.entry());
@@ -265,10 +265,14 @@ impl Tenure {
     /// lives, leases are as always. False if the engine is another: there what is held ends with its lease.
     ///
     /// # Errors
-    /// Trouble with the operating system: what is held ends with this process.
-    pub fn bequeath(&self) -> Result<bool, Error> {
+    /// StoreError with the operating system: what is held ends with this process.
+    pub fn share_with_children(&self) -> Result<bool, Error> {
         self.client.driver.check()?;
-        self.client.driver.engine.bequeath().map_err(|trouble| Error::Connect { trouble })
+        self.client
+            .driver
+            .engine
+            .share_with_children()
+            .map_err(|trouble| Error::Connect { trouble })
     }
 
     /// Waits until everything that goes on in the background, such as the release of dropped
@@ -371,8 +375,8 @@ impl Tenure {
     }
 }
 
-fn failed(name: &LockName, action: &'static str, trouble: Trouble) -> Error {
-    Error::from_trouble(name, action, trouble)
+fn failed(name: &LockName, action: &'static str, trouble: StoreError) -> Error {
+    Error::from_store(name, action, trouble)
 }
 
 impl fmt::Debug for Tenure {

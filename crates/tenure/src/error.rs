@@ -81,7 +81,7 @@ pub enum Error {
         action: &'static str,
         /// What the store or the network said.
         #[source]
-        trouble: Trouble,
+        trouble: StoreError,
     },
 
     /// The request may or may not have taken effect: its reply never came. Whatever it may have
@@ -95,7 +95,7 @@ pub enum Error {
         action: &'static str,
         /// What the store or the network said.
         #[source]
-        trouble: Trouble,
+        trouble: StoreError,
     },
 
     /// The store could not be reached, or refused the login, when the client was made.
@@ -103,7 +103,7 @@ pub enum Error {
     Connect {
         /// What the store or the network said.
         #[source]
-        trouble: Trouble,
+        trouble: StoreError,
     },
 
     /// The locks could not be listed.
@@ -111,7 +111,7 @@ pub enum Error {
     List {
         /// What the store or the network said.
         #[source]
-        trouble: Trouble,
+        trouble: StoreError,
     },
 
     /// The client's own thread could not be started.
@@ -137,7 +137,7 @@ pub enum Error {
 
 impl Error {
     /// The error of an action on a lock that met trouble with the store.
-    pub(crate) fn from_trouble(name: &LockName, action: &'static str, trouble: Trouble) -> Self {
+    pub(crate) fn from_store(name: &LockName, action: &'static str, trouble: StoreError) -> Self {
         let name = name.clone();
         match trouble.outcome {
             Effect::Forked => Self::Forked,
@@ -196,10 +196,10 @@ impl std::fmt::Display for WhyLost {
     }
 }
 
-/// Trouble between a client and its store, and what it means for the operation (I6).
+/// StoreError between a client and its store, and what it means for the operation (I6).
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{what}")]
-pub struct Trouble {
+pub struct StoreError {
     what: Arc<str>,
     outcome: Effect,
     is_answer: bool,
@@ -214,7 +214,7 @@ enum Effect {
     Forked,
 }
 
-impl Trouble {
+impl StoreError {
     /// The store did not do it: refused, or never reached.
     pub fn refused(what: impl Into<Arc<str>>) -> Self {
         Self { what: what.into(), outcome: Effect::None, is_answer: false, is_lasting: false }
@@ -276,17 +276,17 @@ mod tests {
     #[test]
     fn errors_name_the_lock_and_say_what_happened() {
         let name = LockName::new("orders/42").unwrap();
-        let refused = Error::from_trouble(&name, "renew", Trouble::refused("connection refused"));
+        let refused = Error::from_store(&name, "renew", StoreError::refused("connection refused"));
         assert_eq!(refused.to_string(), "could not renew `orders/42`: connection refused");
-        let unknown = Error::from_trouble(&name, "release", Trouble::unknown("no reply"));
+        let unknown = Error::from_store(&name, "release", StoreError::unknown("no reply"));
         assert!(matches!(unknown, Error::Unknown { .. }));
     }
 
     /// I6: a refusal of the second attempt says nothing of the first.
     #[test]
     fn unknown_stays_unknown_after_a_later_refusal() {
-        let first = Trouble::unknown("no reply");
-        assert!(Trouble::refused("refused").after(Some(&first)).is_unknown());
-        assert!(!Trouble::refused("refused").after(None).is_unknown());
+        let first = StoreError::unknown("no reply");
+        assert!(StoreError::refused("refused").after(Some(&first)).is_unknown());
+        assert!(!StoreError::refused("refused").after(None).is_unknown());
     }
 }

@@ -228,7 +228,7 @@ impl Guard {
     ///
     /// # Errors
     /// [`Error::Lost`], if there is nothing to detach any more. [`Error::Invalid`], if this process
-    /// counts further entries into the same hold: they end with their own guards. Trouble with the
+    /// counts further entries into the same hold: they end with their own guards. StoreError with the
     /// store: then the lock is released.
     ///
     /// # Cancel safety
@@ -284,7 +284,7 @@ impl Drop for Guard {
         match self.role {
             Role::Disarmed => {}
             Role::Counted if !driver.leave_locally(&self.held) => {}
-            Role::Counted | Role::Sole => driver.let_go(&self.held),
+            Role::Counted | Role::Sole => driver.release_in_background(&self.held),
         }
     }
 }

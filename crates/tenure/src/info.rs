@@ -122,7 +122,7 @@ impl LockInfo {
 
     /// A lock of which nothing can be read, for this reason.
     #[cfg(any(feature = "local", feature = "redis"))]
-    pub(crate) fn unreadable(name: LockName, trouble: &crate::Trouble) -> Self {
+    pub(crate) fn unreadable(name: LockName, trouble: &crate::StoreError) -> Self {
         Self { trouble: Some(trouble.to_string()), ..Self::free(name) }
     }
 

@@ -64,7 +64,7 @@ pub use core::name::LockName;
 pub use core::shape::{Kind, Shape};
 pub use driver::{Released, Wait};
 pub use election::{Changes, Election, Leader, Leadership};
-pub use error::{Error, Invalid, Lost, Trouble, WhyLost};
+pub use error::{Error, Invalid, Lost, StoreError, WhyLost};
 pub use guard::{Guard, LostSignal};
 pub use handle::Handle;
 pub use info::{About, ForceRecord, HolderInfo, LockInfo, WaiterInfo};

@@ -250,7 +250,7 @@ impl fmt::Debug for Lock {
 }
 
 /// The wishes that a lock of another kind passes on to the locks that it is made of.
-macro_rules! forward_wishes {
+macro_rules! forward_options {
     ($($lock:ident),+) => {
         /// The lease, kept up by the watchdog, as for [`Lock::lease`].
         #[must_use]
@@ -288,4 +288,4 @@ macro_rules! forward_wishes {
         }
     };
 }
-pub(crate) use forward_wishes;
+pub(crate) use forward_options;

@@ -50,7 +50,7 @@ impl RwLock {
         Self { reader, writer }
     }
 
-    crate::lock::forward_wishes!(reader, writer);
+    crate::lock::forward_options!(reader, writer);
 
     /// The right to read as a lock, for all that a [`Lock`] can do.
     pub fn reader(&self) -> Lock {

@@ -43,7 +43,7 @@ impl Semaphore {
         Self { lock, limit }
     }
 
-    crate::lock::forward_wishes!(lock);
+    crate::lock::forward_options!(lock);
 
     /// So many permits as a lock, for all that a [`Lock`] can do.
     pub fn permits(&self, permits: u32) -> Lock {

@@ -14,7 +14,7 @@ use metrics::{counter, histogram};
 use crate::core::clock_step::ClockStep;
 use crate::core::fence::Fence;
 use crate::core::name::LockName;
-use crate::error::{Error, Lost, Trouble};
+use crate::error::{Error, Lost, StoreError};
 use crate::foreign;
 
 /// An acquire ended, well or not.
@@ -48,7 +48,7 @@ pub(crate) fn renewed() {
 }
 
 /// Leases could not be extended; they will be tried again.
-pub(crate) fn renewal_failed(count: usize, trouble: &Trouble) {
+pub(crate) fn renewal_failed(count: usize, trouble: &StoreError) {
     foreign::call(|| {
         counter!("tenure_renewals_total", "outcome" => "failed").increment(count as u64);
         tracing::warn!(locks = count, %trouble, "could not renew; trying again");
@@ -56,7 +56,7 @@ pub(crate) fn renewal_failed(count: usize, trouble: &Trouble) {
 }
 
 /// The renewal of one lock failed, while others of the same call may have succeeded.
-pub(crate) fn renewal_of_one_failed(name: &LockName, trouble: &Trouble) {
+pub(crate) fn renewal_of_one_failed(name: &LockName, trouble: &StoreError) {
     foreign::call(|| {
         counter!("tenure_renewals_total", "outcome" => "failed").increment(1);
         tracing::warn!(lock = %name, %trouble, "could not renew; trying again");
@@ -72,7 +72,7 @@ pub(crate) fn lost(lost: &Lost, fence: Fence) {
 }
 
 /// A lock could not be released; its lease will end it.
-pub(crate) fn release_failed(name: &LockName, trouble: &Trouble) {
+pub(crate) fn release_failed(name: &LockName, trouble: &StoreError) {
     foreign::call(|| {
         tracing::warn!(lock = %name, %trouble, "could not release; the lease will end it");
     });
@@ -92,7 +92,7 @@ pub(crate) fn connected(link: &'static str, epoch: u64) {
 
 /// A connection to the store was lost, or could not be made.
 #[cfg(feature = "redis")]
-pub(crate) fn disconnected(link: &'static str, trouble: &Trouble) {
+pub(crate) fn disconnected(link: &'static str, trouble: &StoreError) {
     foreign::call(|| {
         gauge!("tenure_link_up", "link" => link).set(0.0);
         tracing::warn!(link, %trouble, "no connection to the store; trying again");

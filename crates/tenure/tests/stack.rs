@@ -129,7 +129,7 @@ impl Engine for Generous {
         Answer::now(Ok(Acquired::Granted(Self::grant(asked + 1))))
     }
 
-    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, tenure::Trouble>>> {
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, tenure::StoreError>>> {
         Answer::now(Ok(renewals.iter().map(|_| Ok(Renewed::Extended)).collect()))
     }
 

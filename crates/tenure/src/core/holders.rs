@@ -26,7 +26,7 @@ pub(crate) struct Holder {
     pub(crate) entries: Entries,
     pub(crate) about: Arc<About>,
     /// Who is told when the lock is taken away.
-    pub(crate) route: u32,
+    pub(crate) client_id: u32,
 }
 
 impl Holder {
@@ -207,9 +207,9 @@ impl Holders {
 
     /// Sets who is told when the lock is taken away.
     #[cfg(feature = "local")]
-    pub(crate) fn set_route(&mut self, owner: Owner, route: u32) {
+    pub(crate) fn set_route(&mut self, owner: Owner, client_id: u32) {
         if let Some(holder) = self.find_mut(owner) {
-            holder.route = route;
+            holder.client_id = client_id;
         }
     }
 

@@ -85,14 +85,14 @@ fn drift(lease: Duration) -> Duration {
 
 /// The last time the store answered a waiter: what ties the store's clock to ours.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tie {
+pub(crate) struct ClockSync {
     /// When the request was sent, on our clock.
     pub(crate) sent: Moment,
     /// The store's clock when it answered.
     pub(crate) store: Moment,
 }
 
-impl Tie {
+impl ClockSync {
     /// The deadline of a grant that the store made on its own at `granted`, by its clock, and
     /// that reached us at `received`, by ours; none if it must be confirmed by a renewal.
     ///
@@ -137,18 +137,18 @@ mod tests {
 
     #[test]
     fn a_hand_over_is_reckoned_from_the_last_answer() {
-        let tie = Tie { sent: at(50), store: at(900_000) };
+        let clock_sync = ClockSync { sent: at(50), store: at(900_000) };
         let lease = Duration::from_secs(10);
         // Granted 3 s after the answer by the store's clock; received a little later by ours.
-        let reckoned = tie.deadline(at(903_000), lease, at(3_060));
+        let reckoned = clock_sync.deadline(at(903_000), lease, at(3_060));
         assert_eq!(reckoned, Some(deadline(at(3_050), lease)));
     }
 
     #[test]
     fn a_grant_from_a_clock_that_jumped_must_be_confirmed() {
-        let tie = Tie { sent: at(50), store: at(900_000) };
+        let clock_sync = ClockSync { sent: at(50), store: at(900_000) };
         let lease = Duration::from_secs(10);
-        assert_eq!(tie.deadline(at(960_000), lease, at(3_060)), None, "jumped ahead");
-        assert_eq!(tie.deadline(at(899_000), lease, at(3_060)), None, "jumped back");
+        assert_eq!(clock_sync.deadline(at(960_000), lease, at(3_060)), None, "jumped ahead");
+        assert_eq!(clock_sync.deadline(at(899_000), lease, at(3_060)), None, "jumped back");
     }
 }

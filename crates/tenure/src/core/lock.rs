@@ -14,7 +14,7 @@ use super::holders::{Entries, Holder, Holders};
 use super::moment::{Moment, Now};
 use super::queue::{Queue, Waiter};
 use super::shape::{Kind, Shape};
-use super::table::{Effects, Route};
+use super::table::{ClientId, Effects};
 use crate::engine::{
     AcquireRequest, Acquired, CancelRequest, Grant, Queueing, ReleaseOutcome, ReleaseRequest,
     Renewal, Renewed, Standing, Wakeup,
@@ -50,7 +50,7 @@ impl LockState {
     pub(crate) fn acquire(
         &mut self,
         request: &AcquireRequest,
-        route: Route,
+        client_id: ClientId,
         scene: &mut Scene<'_>,
     ) -> Acquired {
         self.settle(&request.name, scene);
@@ -69,13 +69,13 @@ impl LockState {
         if let Some(again) = self.change_limit(request, scene) {
             return again;
         }
-        if let Some(grant) = self.enter(request, route, scene) {
+        if let Some(grant) = self.enter(request, client_id, scene) {
             return Acquired::Granted(grant);
         }
         match request.queue {
             None => Acquired::Busy,
             Some(queueing) => {
-                let waiter = waiter(request, queueing, route, scene.now);
+                let waiter = waiter(request, queueing, client_id, scene.now);
                 self.queue.get_or_insert_default().push(waiter);
                 Acquired::Queued(self.standing(request.entry, scene.now.clock))
             }
@@ -144,7 +144,7 @@ impl LockState {
         for &owner in &taken {
             if let Some(holder) = self.holders.remove(owner) {
                 let lost = Wakeup::Lost { name: name.clone(), owner };
-                scene.effects.push((holder.route, lost));
+                scene.effects.push((holder.client_id, lost));
             }
         }
         if !taken.is_empty() {
@@ -181,7 +181,7 @@ impl LockState {
         let now = scene.now;
         if self.kind == Kind::Latch {
             let grant = passage(waiter.lease.duration(), now.clock);
-            return self.tell(name, waiter.entry, waiter.route, grant, scene);
+            return self.tell(name, waiter.entry, waiter.client_id, grant, scene);
         }
         let lease = match self.kind {
             // Who misses the opening must find it when asking again, which takes a heartbeat.
@@ -200,9 +200,9 @@ impl LockState {
             since: now.wall,
             entries: Entries::One(waiter.entry.number),
             about: waiter.about,
-            route: waiter.route,
+            client_id: waiter.client_id,
         });
-        self.tell(name, waiter.entry, waiter.route, grant, scene);
+        self.tell(name, waiter.entry, waiter.client_id, grant, scene);
         if waiter.entry.number != 0 {
             self.bring_along(name, owner, grant, scene);
         }
@@ -224,7 +224,7 @@ impl LockState {
             if let Some(entries) = self.holders.entries_mut(owner) {
                 entries.add(entry.number);
             }
-            self.tell(name, entry, waiter.route, grant, scene);
+            self.tell(name, entry, waiter.client_id, grant, scene);
         }
     }
 
@@ -232,11 +232,11 @@ impl LockState {
         &self,
         name: &crate::LockName,
         entry: Entry,
-        route: Route,
+        client_id: ClientId,
         grant: Grant,
         scene: &mut Scene<'_>,
     ) {
-        scene.effects.push((route, Wakeup::Granted { name: name.clone(), entry, grant }));
+        scene.effects.push((client_id, Wakeup::Granted { name: name.clone(), entry, grant }));
     }
 
     /// The same owner enters once more, or asks for the grant it was given (I5).
@@ -269,7 +269,7 @@ impl LockState {
         &mut self,
         request: &AcquireRequest,
         permits: u32,
-        route: Route,
+        client_id: ClientId,
         scene: &mut Scene<'_>,
     ) -> Grant {
         let now = scene.now;
@@ -284,7 +284,7 @@ impl LockState {
             since: now.wall,
             entries: Entries::One(request.entry.number),
             about: request.about.clone(),
-            route,
+            client_id,
         });
         Grant { fence, fences: 1, lease, at: now.clock }
     }
@@ -328,7 +328,7 @@ impl LockState {
             && !matches!(self.kind, Kind::Latch | Kind::Barrier)
         {
             let sooner = Wakeup::Sooner { name: name.clone(), entry: first.entry };
-            scene.effects.push((first.route, sooner));
+            scene.effects.push((first.client_id, sooner));
         }
     }
 
@@ -363,7 +363,7 @@ impl LockState {
     }
 }
 
-fn waiter(request: &AcquireRequest, queueing: Queueing, route: Route, now: Now) -> Waiter {
+fn waiter(request: &AcquireRequest, queueing: Queueing, client_id: ClientId, now: Now) -> Waiter {
     Waiter {
         entry: request.entry,
         permits: request.shape.permits(),
@@ -373,6 +373,6 @@ fn waiter(request: &AcquireRequest, queueing: Queueing, route: Route, now: Now) 
         alive_until: now.clock + queueing.heartbeat,
         since: now.wall,
         about: request.about.clone(),
-        route,
+        client_id,
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Waiter {
     pub(crate) since: Moment,
     pub(crate) about: Arc<About>,
     /// Who is told when the lock is handed over.
-    pub(crate) route: u32,
+    pub(crate) client_id: u32,
 }
 
 /// First come, first served (I10).

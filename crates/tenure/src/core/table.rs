@@ -24,10 +24,10 @@ pub(crate) mod operation;
 mod tests;
 
 /// Which client a wake-up goes to.
-pub(crate) type Route = u32;
+pub(crate) type ClientId = u32;
 
 /// The wake-ups that an operation causes, each with its client.
-pub(crate) type Effects = Vec<(Route, Wakeup)>;
+pub(crate) type Effects = Vec<(ClientId, Wakeup)>;
 
 /// How many forced releases are remembered. They are rare, and a log keeps the rest.
 const FORCED_KEPT: usize = 1000;
@@ -83,17 +83,17 @@ impl Table {
     pub(crate) fn acquire(
         &mut self,
         request: &AcquireRequest,
-        route: Route,
+        client_id: ClientId,
         now: Now,
         effects: &mut Effects,
     ) -> Acquired {
         self.sweep(now.clock);
         let mut scene = Scene { now, fences: &mut self.fences, effects };
         if let Some(lock) = self.locks.get_mut(&request.name) {
-            return lock.acquire(request, route, &mut scene);
+            return lock.acquire(request, client_id, &mut scene);
         }
         let mut lock = Box::new(LockState::new(request.shape));
-        let acquired = lock.acquire(request, route, &mut scene);
+        let acquired = lock.acquire(request, client_id, &mut scene);
         self.locks.insert(request.name.clone(), lock);
         acquired
     }

@@ -35,7 +35,7 @@ pub(super) enum Timer {
 #[derive(Default)]
 pub(super) struct Overdue {
     pub(super) wakers: Vec<Waker>,
-    pub(super) lines: Vec<u64>,
+    pub(super) groups: Vec<u64>,
     pub(super) holds: Vec<Arc<Held>>,
 }
 
@@ -91,7 +91,7 @@ impl Agenda {
         while let Some(entry) = self.timers.first_entry().filter(|entry| entry.key().0 <= now) {
             match entry.remove() {
                 Timer::Wake(waker) => due.wakers.push(waker),
-                Timer::Ask(line) => due.lines.push(line),
+                Timer::Ask(group) => due.groups.push(group),
             }
         }
         while self.holds.first().is_some_and(|first| first.at <= now) {

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use super::{Driver, Spec};
 use crate::engine::{Acquired, Answer};
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::owner::Entry;
 
 /// An acquire in flight. Dropped before the answer, it is undone.
@@ -34,11 +34,11 @@ impl<'a> Flight<'a> {
 
 /// Stands for an attempt that was not answered.
 pub(super) fn no_answer() -> Answer<Acquired> {
-    Answer::now(Err(Trouble::unknown("no answer")))
+    Answer::now(Err(StoreError::unknown("no answer")))
 }
 
 impl Future for Flight<'_> {
-    type Output = Result<Acquired, Trouble>;
+    type Output = Result<Acquired, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = self.answer.as_mut().expect("a flight is not polled after it has landed");

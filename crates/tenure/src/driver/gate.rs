@@ -9,7 +9,7 @@ use crate::engine::{
     AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
     ForceRequest, Health, ListRequest, Listener, ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
 };
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::fork::Process;
 use crate::info::LockInfo;
 use crate::owner::Owner;
@@ -37,8 +37,8 @@ impl Gate {
         }
     }
 
-    fn check(&self) -> Result<(), Trouble> {
-        if self.process.is_left() { Err(Trouble::forked()) } else { Ok(()) }
+    fn check(&self) -> Result<(), StoreError> {
+        if self.process.is_left() { Err(StoreError::forked()) } else { Ok(()) }
     }
 }
 
@@ -58,7 +58,7 @@ impl Engine for Gate {
         }
     }
 
-    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>> {
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, StoreError>>> {
         self.ask(|engine| engine.renew(renewals))
     }
 
@@ -70,14 +70,14 @@ impl Engine for Gate {
         self.ask(|engine| engine.cancel(request))
     }
 
-    fn detach(&self, name: &LockName, owner: Owner) -> Result<(), Trouble> {
+    fn detach(&self, name: &LockName, owner: Owner) -> Result<(), StoreError> {
         self.check()?;
         self.engine().detach(name, owner)
     }
 
-    fn bequeath(&self) -> Result<bool, Trouble> {
+    fn share_with_children(&self) -> Result<bool, StoreError> {
         self.check()?;
-        self.engine().bequeath()
+        self.engine().share_with_children()
     }
 
     fn inspect(&self, name: LockName) -> Answer<LockInfo> {

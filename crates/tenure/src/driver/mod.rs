@@ -44,7 +44,6 @@ mod background;
 mod flight;
 mod gate;
 mod held;
-mod line;
 mod pass;
 mod reentry;
 mod release;
@@ -54,6 +53,7 @@ mod spec;
 mod trampoline;
 mod undo;
 mod wait;
+mod wait_group;
 mod watch;
 mod watchdog;
 
@@ -61,13 +61,13 @@ use agenda::Agenda;
 use background::Background;
 use gate::Gate;
 pub(crate) use held::Held;
-use line::Lines;
 use reentry::Reentries;
 pub use release::Released;
 use sharing::Readers;
 pub(crate) use spec::{Identity, Spec};
 use trampoline::Event;
 pub use wait::Wait;
+use wait_group::WaitGroups;
 
 /// Timers run on a clock that stands still while the machine is suspended. Looking up at least
 /// this often bounds how long a loss during suspend goes unannounced; `is_lost` sees it at once.
@@ -88,7 +88,7 @@ const LONGEST_CLAIM: Duration = Duration::from_secs(10);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How soon to ask again after trouble with the store.
-const AFTER_TROUBLE: Backoff =
+const AFTER_ERROR: Backoff =
     Backoff::jitter(Duration::from_millis(20), Duration::from_millis(1000));
 
 /// One engine, and everything this process does with it.
@@ -106,7 +106,7 @@ pub(crate) struct Driver {
     /// Losses that met no hold. One may have come before its hold was there.
     strays: AtomicU64,
     agenda: Mutex<Agenda>,
-    lines: Mutex<Lines>,
+    groups: Mutex<WaitGroups>,
     reentries: Mutex<Reentries>,
     readers: Mutex<Readers>,
     bell: Arc<Notify>,
@@ -135,7 +135,7 @@ impl Driver {
             has_ended: AtomicBool::new(false),
             strays: AtomicU64::new(0),
             agenda: Mutex::default(),
-            lines: Mutex::default(),
+            groups: Mutex::default(),
             reentries: Mutex::default(),
             readers: Mutex::default(),
             bell: Arc::default(),
@@ -205,7 +205,7 @@ impl Driver {
         foreign::wake_all(due.wakers);
         // First: a loss must be told in time, and a question to the store may take a while (I9).
         self.tend(due.holds, now);
-        due.lines.into_iter().for_each(|line| self.ask(line));
+        due.groups.into_iter().for_each(|group| self.ask(group));
         lock(&self.agenda).plan(clock::now() + LONGEST_SLEEP)
     }
 }
@@ -266,7 +266,7 @@ impl Drop for Driver {
         if self.process.is_left() {
             // What is in there belongs to threads that are not here.
             std::mem::forget(std::mem::take(&mut self.agenda));
-            std::mem::forget(std::mem::take(&mut self.lines));
+            std::mem::forget(std::mem::take(&mut self.groups));
             std::mem::forget(std::mem::take(&mut self.reentries));
             std::mem::forget(std::mem::take(&mut self.readers));
             std::mem::forget(std::mem::take(&mut self.background));

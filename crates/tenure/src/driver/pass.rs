@@ -27,16 +27,16 @@ pub(super) const ENOUGH: Duration = Duration::from_secs(1);
 impl Driver {
     /// Passes a lock that is being released to the next task here, if the bounds allow it. It
     /// stays the same hold, with the same lease and the same watch; only the turn is another's.
-    pub(super) fn pass_on(self: &Arc<Self>, held: &Arc<Held>, now: Moment) -> bool {
+    pub(super) fn hand_over_locally(self: &Arc<Self>, held: &Arc<Held>, now: Moment) -> bool {
         if !may_pass(held, now) {
             return false;
         }
-        let lines = lock(&self.lines);
-        let Some((id, line)) = lines.shared(&held.name) else { return false };
-        if !line.spec.agrees_with(held.lease, &held.about) {
+        let groups = lock(&self.groups);
+        let Some((id, group)) = groups.shared(&held.name) else { return false };
+        if !group.spec.is_compatible_with(held.lease, &held.about) {
             return false;
         }
-        drop(lines);
+        drop(groups);
         let next = Guard::of_turn(held.clone(), held.next_turn(now));
         let unwanted = self.give(id, next);
         let is_passed = unwanted.is_none();
@@ -44,7 +44,7 @@ impl Driver {
             // Nobody was left; the caller releases the hold.
             guard.into_held();
         }
-        let closed = lock(&self.lines).close_if_empty(id);
+        let closed = lock(&self.groups).close_if_empty(id);
         self.clear(closed);
         is_passed
     }

@@ -6,11 +6,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::held::Held;
-use super::{AFTER_TROUBLE, Driver};
+use super::{AFTER_ERROR, Driver};
 use crate::clock;
 use crate::core::moment::Moment;
 use crate::engine::{Answer, Engine, ReleaseOutcome, ReleaseRequest};
-use crate::error::{Error, Trouble};
+use crate::error::{Error, StoreError};
 use crate::sync::lock;
 use crate::telemetry;
 
@@ -27,18 +27,18 @@ impl Driver {
     /// Releases, and tells how it went.
     pub(crate) async fn release(self: &Arc<Self>, held: &Arc<Held>) -> Result<Released, Error> {
         self.check_process()?;
-        let Some(departure) = self.depart(held) else {
+        let Some(pending) = self.begin_release(held) else {
             return Ok(Released::Now);
         };
-        let was_lost = departure.was_lost;
+        let was_lost = pending.was_lost;
         // Later than its deadline, a hold that has ended would look as if it had been lost before.
         let until = (clock::now() + self.patience).min(held.deadline());
-        let result = departure.endure(until).await;
+        let result = pending.endure(until).await;
         match result {
             _ if was_lost => Ok(Released::AlreadyLost),
             Ok(ReleaseOutcome::Released { .. }) => Ok(Released::Now),
             Ok(ReleaseOutcome::NotHeld) => Ok(Released::AlreadyLost),
-            Err(trouble) => Err(Error::from_trouble(&held.name, "release", trouble)),
+            Err(trouble) => Err(Error::from_store(&held.name, "release", trouble)),
         }
     }
 
@@ -46,7 +46,7 @@ impl Driver {
     pub(crate) async fn give_back(self: &Arc<Self>, held: &Arc<Held>, keep: u32) {
         let request = ReleaseRequest { keep, ..ReleaseRequest::new(held.name.clone(), held.entry) };
         let answer = self.engine.release(request.clone());
-        let departure = Departure {
+        let pending = PendingRelease {
             driver: self.clone(),
             request,
             was_lost: false,
@@ -54,24 +54,24 @@ impl Driver {
             answer: Some(answer),
         };
         // Failed, it goes on by itself.
-        let _ = departure.await;
+        let _ = pending.await;
     }
 
     /// Releases in the background.
-    pub(crate) fn let_go(self: &Arc<Self>, held: &Arc<Held>) {
+    pub(crate) fn release_in_background(self: &Arc<Self>, held: &Arc<Held>) {
         // In a forked child it is a copy of what the parent holds.
         if self.is_inherited() {
             return;
         }
-        drop(self.depart(held));
+        drop(self.begin_release(held));
     }
 
     /// Ends the hold here, then passes the lock on or begins to release it in the store.
-    fn depart(self: &Arc<Self>, held: &Arc<Held>) -> Option<Departure> {
+    fn begin_release(self: &Arc<Self>, held: &Arc<Held>) -> Option<PendingRelease> {
         let now = clock::now();
         if held.lost(now).is_none() {
             telemetry::held_for(now.since(held.since()));
-            if self.pass_on(held, now) {
+            if self.hand_over_locally(held, now) {
                 return None;
             }
         }
@@ -83,13 +83,13 @@ impl Driver {
             ..ReleaseRequest::new(held.name.clone(), held.entry)
         };
         // A question of our own line that is being put now might take the lock again.
-        let is_asking = lock(&self.lines).start_releasing(held.entry);
+        let is_asking = lock(&self.groups).start_releasing(held.entry);
         let answer = self.engine.release(request.clone());
-        if is_asking && lock(&self.lines).stop_releasing(held.entry) {
+        if is_asking && lock(&self.groups).stop_releasing(held.entry) {
             self.abandon(held.name.clone(), held.entry);
         }
         let (driver, until) = (self.clone(), over(held));
-        Some(Departure { driver, request, was_lost, until, answer: Some(answer) })
+        Some(PendingRelease { driver, request, was_lost, until, answer: Some(answer) })
     }
 
     /// Goes on releasing until it is done, or the lease has ended anyway.
@@ -110,7 +110,7 @@ impl Driver {
 }
 
 /// A release in flight. Dropped, or failed, it goes on in the background.
-struct Departure {
+struct PendingRelease {
     driver: Arc<Driver>,
     request: ReleaseRequest,
     was_lost: bool,
@@ -119,14 +119,14 @@ struct Departure {
     answer: Option<Answer<ReleaseOutcome>>,
 }
 
-impl Departure {
+impl PendingRelease {
     /// Tries again while the store refuses, until this moment. Once unanswered it is not tried again
     /// here: what a second attempt finds would say nothing of the first (I6).
-    async fn endure(mut self, until: Moment) -> Result<ReleaseOutcome, Trouble> {
-        let mut delays = AFTER_TROUBLE.delays(clock::now().as_micros());
+    async fn endure(mut self, until: Moment) -> Result<ReleaseOutcome, StoreError> {
+        let mut delays = AFTER_ERROR.delays(clock::now().as_micros());
         loop {
             let result = (&mut self).await;
-            let passes = |trouble: &Trouble| !trouble.is_unknown() && !trouble.is_lasting();
+            let passes = |trouble: &StoreError| !trouble.is_unknown() && !trouble.is_lasting();
             let is_refused = result.as_ref().err().is_some_and(passes);
             let next = clock::now() + delays.next();
             if !is_refused || next >= until {
@@ -138,11 +138,11 @@ impl Departure {
     }
 }
 
-impl Future for Departure {
-    type Output = Result<ReleaseOutcome, Trouble>;
+impl Future for PendingRelease {
+    type Output = Result<ReleaseOutcome, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = self.answer.as_mut().expect("a departure is not polled after its end");
+        let answer = self.answer.as_mut().expect("a pending is not polled after its end");
         let result = std::task::ready!(Pin::new(answer).poll(context));
         self.answer = None;
         if let Err(trouble) = &result {
@@ -152,7 +152,7 @@ impl Future for Departure {
     }
 }
 
-impl Drop for Departure {
+impl Drop for PendingRelease {
     fn drop(&mut self) {
         let Some(answer) = self.answer.take() else {
             return;

@@ -8,14 +8,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::agenda::Timer;
-use super::line::{Closed, LineId, Lines, Ordeal, Place, Put};
 use super::trampoline::Event;
-use super::{AFTER_TROUBLE, Driver, HEARTBEAT, Spec, foreign};
+use super::wait_group::{Closed, Outage, Put, Ticket, WaitGroupId, WaitGroups};
+use super::{AFTER_ERROR, Driver, HEARTBEAT, Spec, foreign};
 use crate::clock;
-use crate::core::lease::{self, Tie};
+use crate::core::lease::{self, ClockSync};
 use crate::core::moment::Moment;
 use crate::engine::{Acquired, Grant, Standing};
-use crate::error::{Error, Trouble};
+use crate::error::{Error, StoreError};
 use crate::guard::Guard;
 use crate::owner::Entry;
 use crate::sync::lock;
@@ -31,7 +31,7 @@ const LATER_BY: u64 = 500;
 pub(super) struct Asked {
     pub(super) sent: Moment,
     /// How many wake-ups had met no line.
-    unclaimed: u64,
+    early_wakeups: u64,
     /// How many losses had met no hold.
     pub(super) strays: u64,
 }
@@ -39,16 +39,16 @@ pub(super) struct Asked {
 impl Driver {
     /// To be called right before the store is asked.
     pub(super) fn about_to_ask(&self) -> Asked {
-        let unclaimed = lock(&self.lines).unclaimed;
+        let early_wakeups = lock(&self.groups).early_wakeups;
         let strays = self.strays.load(Ordering::Acquire);
-        Asked { sent: clock::now(), unclaimed, strays }
+        Asked { sent: clock::now(), early_wakeups, strays }
     }
 
     /// A place behind other tasks of this process that wait for the same lock.
-    pub(super) fn join(self: &Arc<Self>, spec: &Spec) -> Option<Place> {
-        let mut lines = lock(&self.lines);
-        let id = lines.joinable(spec)?;
-        Some(lines.add_task(self, id))
+    pub(super) fn join(self: &Arc<Self>, spec: &Spec) -> Option<Ticket> {
+        let mut groups = lock(&self.groups);
+        let id = groups.joinable(spec)?;
+        Some(groups.add_task(self, id))
     }
 
     /// A place at the head of a new line, for an entry that the store has queued.
@@ -58,21 +58,21 @@ impl Driver {
         entry: Entry,
         standing: Standing,
         asked: Asked,
-    ) -> Place {
-        let mut lines = lock(&self.lines);
-        if let Some(id) = lines.joinable(spec) {
+    ) -> Ticket {
+        let mut groups = lock(&self.groups);
+        if let Some(id) = groups.joinable(spec) {
             // Another task was faster, and one place in the store's queue is enough.
-            let place = lines.add_task(self, id);
-            drop(lines);
+            let place = groups.add_task(self, id);
+            drop(groups);
             self.abandon(spec.name.clone(), entry);
             return place;
         }
-        let tie = Tie { sent: asked.sent, store: standing.at };
-        let id = lines.open(spec, entry, tie, asked.strays);
-        let place = lines.add_task(self, id);
-        let may_have_missed = lines.unclaimed != asked.unclaimed;
-        self.schedule(&mut lines, id, self.ask_after(standing));
-        drop(lines);
+        let clock_sync = ClockSync { sent: asked.sent, store: standing.at };
+        let id = groups.open(spec, entry, clock_sync, asked.strays);
+        let place = groups.add_task(self, id);
+        let may_have_missed = groups.early_wakeups != asked.early_wakeups;
+        self.schedule(&mut groups, id, self.ask_after(standing));
+        drop(groups);
         if may_have_missed {
             self.ask(id);
         }
@@ -86,16 +86,16 @@ impl Driver {
     /// The store handed the lock over to an entry.
     pub(super) fn granted(self: &Arc<Self>, entry: Entry, grant: Grant) {
         let received = clock::now();
-        let mut lines = lock(&self.lines);
-        let id = lines.by_entry.get(&entry).copied();
-        let Some((id, line)) = id.and_then(|id| Some((id, lines.by_id.get(&id)?))) else {
+        let mut groups = lock(&self.groups);
+        let id = groups.by_entry.get(&entry).copied();
+        let Some((id, group)) = id.and_then(|id| Some((id, groups.by_id.get(&id)?))) else {
             // Early, or given up. Early: `stand` sees the count. Given up: a cancel is on its way.
-            lines.unclaimed += 1;
+            groups.early_wakeups += 1;
             return;
         };
-        let reckoned = line.tie.deadline(grant.at, grant.lease, received);
-        let strays = line.strays;
-        drop(lines);
+        let reckoned = group.clock_sync.deadline(grant.at, grant.lease, received);
+        let strays = group.strays;
+        drop(groups);
         match reckoned {
             Some(deadline) if deadline > received => self.serve(entry, grant, deadline, strays),
             // This process was stopped for longer than the claim: the store has passed it over, and
@@ -107,29 +107,29 @@ impl Driver {
 
     /// Asks for an entry, if a line stands under it.
     pub(super) fn ask_as(self: &Arc<Self>, entry: Entry) {
-        let mut lines = lock(&self.lines);
-        let id = lines.by_entry.get(&entry).copied();
+        let mut groups = lock(&self.groups);
+        let id = groups.by_entry.get(&entry).copied();
         if id.is_none() {
             // It may be early, as a grant may be.
-            lines.unclaimed += 1;
+            groups.early_wakeups += 1;
         }
-        drop(lines);
+        drop(groups);
         id.into_iter().for_each(|id| self.ask(id));
     }
 
     /// Gives a grant to the first task of its line, once: the same grant may be told twice.
     fn serve(self: &Arc<Self>, entry: Entry, grant: Grant, deadline: Moment, strays: u64) {
-        let mut lines = lock(&self.lines);
-        let Some(id) = lines.by_entry.remove(&entry) else {
+        let mut groups = lock(&self.groups);
+        let Some(id) = groups.by_entry.remove(&entry) else {
             return;
         };
-        let Some(line) = lines.by_id.get_mut(&id) else {
+        let Some(group) = groups.by_id.get_mut(&id) else {
             return;
         };
-        line.entry = None;
-        line.ordeal = None;
-        let spec = line.spec.clone();
-        drop(lines);
+        group.entry = None;
+        group.outage = None;
+        let spec = group.spec.clone();
+        drop(groups);
         let guard = self.hold(&spec, entry, grant, deadline, strays);
         // Without a taker it is dropped, and so released.
         drop(self.give(id, guard));
@@ -137,9 +137,9 @@ impl Driver {
     }
 
     /// Sends a guard to the first task of a line that still wants it, or gives it back.
-    pub(super) fn give(&self, id: LineId, mut guard: Guard) -> Option<Guard> {
+    pub(super) fn give(&self, id: WaitGroupId, mut guard: Guard) -> Option<Guard> {
         loop {
-            let next = lock(&self.lines).by_id.get_mut(&id).and_then(|it| it.tasks.pop_front());
+            let next = lock(&self.groups).by_id.get_mut(&id).and_then(|it| it.tasks.pop_front());
             let Some((_, task)) = next else {
                 return Some(guard);
             };
@@ -152,40 +152,40 @@ impl Driver {
     }
 
     /// After a grant: the line joins the store's queue again for those who remain.
-    fn rejoin(self: &Arc<Self>, id: LineId) {
-        let mut lines = lock(&self.lines);
-        let closed = lines.close_if_empty(id);
-        let Some(line) = lines.by_id.get_mut(&id) else {
-            drop(lines);
+    fn rejoin(self: &Arc<Self>, id: WaitGroupId) {
+        let mut groups = lock(&self.groups);
+        let closed = groups.close_if_empty(id);
+        let Some(group) = groups.by_id.get_mut(&id) else {
+            drop(groups);
             self.clear(closed);
             return;
         };
         let entry = Entry::single();
-        line.entry = Some(entry);
-        lines.by_entry.insert(entry, id);
-        drop(lines);
+        group.entry = Some(entry);
+        groups.by_entry.insert(entry, id);
+        drop(groups);
         self.ask(id);
     }
 
     /// Asks the store where a line stands; after what this thread is doing, if that has led here.
-    pub(super) fn ask(self: &Arc<Self>, id: LineId) {
+    pub(super) fn ask(self: &Arc<Self>, id: WaitGroupId) {
         self.react(Event::Ask(id));
     }
 
-    pub(super) fn put_question(self: &Arc<Self>, id: LineId) {
-        let mut lines = lock(&self.lines);
-        let Some(line) = lines.by_id.get_mut(&id) else {
+    pub(super) fn put_question(self: &Arc<Self>, id: WaitGroupId) {
+        let mut groups = lock(&self.groups);
+        let Some(group) = groups.by_id.get_mut(&id) else {
             return;
         };
-        let spec = line.spec.clone();
-        let Some(entry) = line.entry else { return };
-        if !lines.start_asking(entry) {
+        let spec = group.spec.clone();
+        let Some(entry) = group.entry else { return };
+        if !groups.start_asking(entry) {
             return;
         }
-        drop(lines);
+        drop(groups);
         let asked = self.about_to_ask();
         let answer = self.request_again(&spec, entry);
-        match lock(&self.lines).put(entry) {
+        match lock(&self.groups).put(entry) {
             Put::Wanted => {}
             Put::GivenUp => return self.abandon(spec.name.clone(), entry),
             Put::Releasing => return,
@@ -204,51 +204,51 @@ impl Driver {
 
     fn answered(
         self: &Arc<Self>,
-        id: LineId,
+        id: WaitGroupId,
         spec: &Spec,
         entry: Entry,
         asked: Asked,
-        result: Result<Acquired, Trouble>,
+        result: Result<Acquired, StoreError>,
     ) {
-        let mut lines = lock(&self.lines);
-        let is_outdated = lines.stop_asking(entry);
+        let mut groups = lock(&self.groups);
+        let is_outdated = groups.stop_asking(entry);
         // A wake-up may have been faster, or all have left: then a release or a cancel has followed.
-        let line = lines.by_id.get_mut(&id).filter(|line| line.entry == Some(entry));
-        let Some(line) = line else { return };
+        let group = groups.by_id.get_mut(&id).filter(|group| group.entry == Some(entry));
+        let Some(group) = group else { return };
         let name = spec.name.clone();
         match result {
             Ok(Acquired::Granted(grant)) => {
-                drop(lines);
+                drop(groups);
                 let deadline = lease::deadline(asked.sent, grant.lease);
                 self.serve(entry, grant, deadline, asked.strays);
             }
             Ok(Acquired::Queued(standing)) => {
-                line.tie = Tie { sent: asked.sent, store: standing.at };
-                line.strays = asked.strays;
-                line.ordeal = None;
-                self.schedule(&mut lines, id, self.ask_after(standing));
+                group.clock_sync = ClockSync { sent: asked.sent, store: standing.at };
+                group.strays = asked.strays;
+                group.outage = None;
+                self.schedule(&mut groups, id, self.ask_after(standing));
                 if is_outdated {
-                    drop(lines);
+                    drop(groups);
                     self.ask(id);
                 }
             }
-            Ok(Acquired::Busy) => self.schedule(&mut lines, id, HEARTBEAT / 3),
+            Ok(Acquired::Busy) => self.schedule(&mut groups, id, HEARTBEAT / 3),
             Ok(Acquired::Mismatch { kind, limit }) => {
-                let closed = lines.close(id);
-                drop(lines);
+                let closed = groups.close(id);
+                drop(groups);
                 self.fail(closed, &Error::Mismatch { name, kind, limit });
             }
             Ok(Acquired::Upgrade { held }) => {
-                let closed = lines.close(id);
-                drop(lines);
+                let closed = groups.close(id);
+                drop(groups);
                 self.fail(closed, &Error::Upgrade { name, held });
             }
-            Err(trouble) => match line.endure(trouble, self.patience) {
-                Ok(delay) => self.schedule(&mut lines, id, delay),
+            Err(trouble) => match group.endure(trouble, self.patience) {
+                Ok(delay) => self.schedule(&mut groups, id, delay),
                 Err(trouble) => {
-                    let closed = lines.close(id);
-                    drop(lines);
-                    self.fail(closed, &Error::from_trouble(&name, "acquire", trouble));
+                    let closed = groups.close(id);
+                    drop(groups);
+                    self.fail(closed, &Error::from_store(&name, "acquire", trouble));
                 }
             },
         }
@@ -256,10 +256,10 @@ impl Driver {
 
     /// Closes every line: nobody is left to serve them.
     pub(super) fn close_all_lines(self: &Arc<Self>) {
-        let mut lines = lock(&self.lines);
-        let ids: Vec<_> = lines.by_id.keys().copied().collect();
-        let closed: Vec<_> = ids.into_iter().map(|id| lines.close(id)).collect();
-        drop(lines);
+        let mut groups = lock(&self.groups);
+        let ids: Vec<_> = groups.by_id.keys().copied().collect();
+        let closed: Vec<_> = ids.into_iter().map(|id| groups.close(id)).collect();
+        drop(groups);
         closed.into_iter().for_each(|closed| self.fail(closed, &Error::Ended));
     }
 
@@ -284,16 +284,16 @@ impl Driver {
     }
 
     /// Sets the one alarm of a line.
-    fn schedule(&self, lines: &mut Lines, id: LineId, delay: Duration) {
-        let Some(line) = lines.by_id.get_mut(&id) else {
+    fn schedule(&self, groups: &mut WaitGroups, id: WaitGroupId, delay: Duration) {
+        let Some(group) = groups.by_id.get_mut(&id) else {
             return;
         };
         let mut agenda = lock(&self.agenda);
-        if let Some(key) = line.alarm {
+        if let Some(key) = group.alarm {
             agenda.remove(key);
         }
         let (key, must_tell) = agenda.add(clock::now() + delay, Timer::Ask(id));
-        line.alarm = Some(key);
+        group.alarm = Some(key);
         if must_tell {
             self.bell.notify_one();
         }
@@ -319,21 +319,21 @@ impl Driver {
     }
 }
 
-impl super::line::Line {
-    /// Trouble: when to ask again, or the trouble itself when patience is at an end.
-    fn endure(&mut self, trouble: Trouble, patience: Duration) -> Result<Duration, Trouble> {
+impl super::wait_group::WaitGroup {
+    /// StoreError: when to ask again, or the trouble itself when patience is at an end.
+    fn endure(&mut self, trouble: StoreError, patience: Duration) -> Result<Duration, StoreError> {
         let now = clock::now();
-        let ordeal = self.ordeal.get_or_insert_with(|| Ordeal {
+        let outage = self.outage.get_or_insert_with(|| Outage {
             since: now,
-            delays: AFTER_TROUBLE.delays(now.as_micros()),
+            delays: AFTER_ERROR.delays(now.as_micros()),
             last: trouble.clone(),
         });
         // The place in the queue may be there already, so what we do not know stays unknown.
-        ordeal.last = trouble.after(Some(&ordeal.last));
-        if now.since(ordeal.since) < patience && !ordeal.last.is_lasting() {
-            Ok(ordeal.delays.next())
+        outage.last = trouble.after(Some(&outage.last));
+        if now.since(outage.since) < patience && !outage.last.is_lasting() {
+            Ok(outage.delays.next())
         } else {
-            Err(ordeal.last.clone())
+            Err(outage.last.clone())
         }
     }
 }

@@ -110,7 +110,7 @@ impl Driver {
             readers.arriving.insert(spec.name.clone(), party);
             return Way::First(First { driver: self, spec, has_arrived: false });
         };
-        let agrees = party.spec.agrees_with(spec.lease, &spec.about);
+        let agrees = party.spec.is_compatible_with(spec.lease, &spec.about);
         if !agrees || party.followers.len() >= PASSES.into() {
             return Way::Alone;
         }
@@ -188,5 +188,5 @@ fn is_open(held: &Held, taken_in: u8, spec: &Spec) -> bool {
         && now.since(held.process_since) < PASS_TIME
         && held.deadline().since(now) > ENOUGH.min(held.lease().duration() / 2)
         && held.lost(now).is_none()
-        && spec.agrees_with(held.lease(), &held.about)
+        && spec.is_compatible_with(held.lease(), &held.about)
 }

@@ -95,7 +95,7 @@ impl Spec {
 
     /// Whether a task with this wish can take over from one with those terms: others must not
     /// see a difference.
-    pub(super) fn agrees_with(&self, lease: Lease, about: &Arc<About>) -> bool {
+    pub(super) fn is_compatible_with(&self, lease: Lease, about: &Arc<About>) -> bool {
         self.lease == lease && (Arc::ptr_eq(&self.about, about) || self.about == *about)
     }
 

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::line::LineId;
+use super::wait_group::WaitGroupId;
 use super::{Driver, foreign};
 use crate::engine::Wakeup;
 
@@ -23,7 +23,7 @@ pub(super) enum Event {
     /// The engine says something.
     Wakeup(Wakeup),
     /// A line should ask the store.
-    Ask(LineId),
+    Ask(WaitGroupId),
 }
 
 type Waiting = VecDeque<(Arc<Driver>, Event)>;
@@ -72,7 +72,7 @@ impl Driver {
     fn handle(self: &Arc<Self>, event: Event) {
         let handled = foreign::call(|| match event {
             Event::Wakeup(wakeup) => self.woken(wakeup),
-            Event::Ask(line) => self.put_question(line),
+            Event::Ask(group) => self.put_question(group),
         });
         if handled.is_none() {
             self.end();

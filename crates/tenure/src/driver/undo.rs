@@ -5,12 +5,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::{AFTER_TROUBLE, Driver, Spec};
+use super::{AFTER_ERROR, Driver, Spec};
 use crate::clock;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::engine::{Acquired, Answer, CancelRequest, Engine};
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::owner::Entry;
 
 impl Driver {
@@ -79,10 +79,10 @@ impl Driver {
         first: Answer<T>,
         mut again: impl FnMut() -> Answer<T>,
         until: Moment,
-    ) -> Result<T, Trouble> {
-        let mut delays = AFTER_TROUBLE.delays(clock::now().as_micros());
+    ) -> Result<T, StoreError> {
+        let mut delays = AFTER_ERROR.delays(clock::now().as_micros());
         let mut answer = first;
-        let mut earlier: Option<Trouble> = None;
+        let mut earlier: Option<StoreError> = None;
         loop {
             let trouble = match answer.await {
                 Ok(outcome) => return Ok(outcome),

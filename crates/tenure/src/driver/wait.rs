@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use super::flight::{Flight, no_answer};
 use super::serve::Asked;
-use super::{AFTER_TROUBLE, Driver, HEARTBEAT, Spec, line, pass};
+use super::{AFTER_ERROR, Driver, HEARTBEAT, Spec, pass, wait_group};
 use crate::clock;
 use crate::core::backoff::{Backoff, Delays};
 use crate::core::lease;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::engine::{Acquired, Answer, Engine, Queueing};
-use crate::error::{Error, Trouble};
+use crate::error::{Error, StoreError};
 use crate::guard::Guard;
 use crate::owner::Entry;
 
@@ -235,7 +235,7 @@ impl Driver {
             let flight = Flight::new(self, spec, entry, self.engine.acquire(request));
             // One attempt waits for its answer, which the engine bounds; waiting has its own end.
             let end = if end > sent { end } else { Moment::NEVER };
-            let too_late = || Err(Trouble::unknown("no answer within the time allowed"));
+            let too_late = || Err(StoreError::unknown("no answer within the time allowed"));
             match self.before(end, flight).await.unwrap_or_else(too_late) {
                 Ok(acquired) => return self.accept(spec, acquired, entry, asked),
                 Err(met) => {
@@ -277,11 +277,11 @@ impl Driver {
     /// Reports the trouble; what an unanswered attempt may have done is undone (I6).
     fn give_up(self: &Arc<Self>, spec: &Spec, entry: Entry, tried: Option<Tried>) -> Error {
         let trouble = tried.and_then(|tried| tried.last);
-        let trouble = trouble.unwrap_or_else(|| Trouble::refused("the store gave no reason"));
+        let trouble = trouble.unwrap_or_else(|| StoreError::refused("the store gave no reason"));
         if trouble.is_unknown() {
             self.undo(spec, entry);
         }
-        Error::from_trouble(&spec.name, "acquire", trouble)
+        Error::from_store(&spec.name, "acquire", trouble)
     }
 
     fn queueing(&self, spec: &Spec) -> Queueing {
@@ -296,7 +296,11 @@ impl Driver {
 
     /// The guard, or none when the time is over first. A guard that arrives at the last moment
     /// is not thrown away.
-    async fn wait_in(&self, mut place: line::Place, end: Moment) -> Option<Result<Guard, Error>> {
+    async fn wait_in(
+        &self,
+        mut place: wait_group::Ticket,
+        end: Moment,
+    ) -> Option<Result<Guard, Error>> {
         let in_time = self.before(end, place.guard()).await;
         in_time.flatten().or_else(|| place.last_chance())
     }
@@ -310,19 +314,19 @@ enum Attempt {
 
 /// The trouble met so far in one attempt.
 struct Tried {
-    last: Option<Trouble>,
+    last: Option<StoreError>,
     delays: Delays,
 }
 
 impl Default for Tried {
     fn default() -> Self {
-        Self { last: None, delays: AFTER_TROUBLE.delays(clock::now().as_micros()) }
+        Self { last: None, delays: AFTER_ERROR.delays(clock::now().as_micros()) }
     }
 }
 
 impl Tried {
     /// Notes the trouble; when to ask again.
-    fn again(&mut self, trouble: Trouble) -> Moment {
+    fn again(&mut self, trouble: StoreError) -> Moment {
         self.last = Some(trouble.after(self.last.as_ref()));
         clock::now() + self.delays.next()
     }

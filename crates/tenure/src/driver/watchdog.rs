@@ -15,7 +15,7 @@ use crate::core::lease;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::engine::{Engine, Grant, Renewal, Renewed};
-use crate::error::{Error, Lost, Trouble, WhyLost};
+use crate::error::{Error, Lost, StoreError, WhyLost};
 use crate::guard::Guard;
 use crate::owner::{Entry, Owner};
 use crate::sync::lock;
@@ -28,7 +28,7 @@ const RETRY_AT_LEAST: Duration = Duration::from_millis(10);
 const BATCH: usize = 256;
 
 /// What became of each renewal of a call.
-type Outcomes = Vec<Result<Renewed, Trouble>>;
+type Outcomes = Vec<Result<Renewed, StoreError>>;
 
 impl Driver {
     /// How many losses have met no hold so far. Read it before asking the store.
@@ -128,7 +128,7 @@ impl Driver {
     }
 
     /// Where a renewal failed, the old deadline stands, and the alarm for another try is set.
-    fn renewed(&self, batch: &[Arc<Held>], sent: Moment, result: Result<Outcomes, Trouble>) {
+    fn renewed(&self, batch: &[Arc<Held>], sent: Moment, result: Result<Outcomes, StoreError>) {
         let outcomes = match result {
             Ok(outcomes) => outcomes,
             Err(trouble) => return telemetry::renewal_failed(batch.len(), &trouble),
@@ -171,16 +171,16 @@ impl Driver {
             return Err(lost.into());
         }
         let sent = clock::now();
-        let failed = |trouble| Error::from_trouble(&held.name, "renew", trouble);
+        let failed = |trouble| Error::from_store(&held.name, "renew", trouble);
         let outcome = self.renew_one(renewal(held)).await.map_err(failed)?;
         self.apply(held, sent, outcome);
         held.lost(clock::now()).map_or(Ok(()), |lost| Err(lost.into()))
     }
 
     /// One renewal in a call of its own.
-    pub(crate) async fn renew_one(&self, renewal: Renewal) -> Result<Renewed, Trouble> {
+    pub(crate) async fn renew_one(&self, renewal: Renewal) -> Result<Renewed, StoreError> {
         let outcome = self.engine.renew(vec![renewal]).await?.pop();
-        outcome.unwrap_or_else(|| Err(Trouble::unknown("the store gave no answer to a renewal")))
+        outcome.unwrap_or_else(|| Err(StoreError::unknown("the store gave no answer to a renewal")))
     }
 
     /// The store says that an owner's lock was taken away.
@@ -201,12 +201,12 @@ impl Driver {
 
     /// Wake-ups may have been missed: every line asks, every hold is renewed, now.
     pub(super) fn look_again(self: &Arc<Self>) {
-        let mut known = lock(&self.lines);
+        let mut known = lock(&self.groups);
         // Also for a line that is about to open.
-        known.unclaimed += 1;
-        let lines: Vec<_> = known.by_id.keys().copied().collect();
+        known.early_wakeups += 1;
+        let groups: Vec<_> = known.by_id.keys().copied().collect();
         drop(known);
-        lines.into_iter().for_each(|line| self.ask(line));
+        groups.into_iter().for_each(|group| self.ask(group));
         let holds: Vec<_> = lock(&self.agenda).holds().cloned().collect();
         self.tend(holds, clock::now());
     }
@@ -236,7 +236,7 @@ impl Driver {
     pub(crate) fn detach(&self, held: &Arc<Held>) -> Result<(), Error> {
         // First the store is told: a hold that it would end with this client stays guarded.
         let told = self.engine.detach(&held.name, held.entry.owner);
-        told.map_err(|trouble| Error::from_trouble(&held.name, "detach", trouble))?;
+        told.map_err(|trouble| Error::from_store(&held.name, "detach", trouble))?;
         self.finish(held);
         Ok(())
     }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::error::Trouble;
+use crate::error::StoreError;
 
-type Later<T> = Pin<Box<dyn Future<Output = Result<T, Trouble>> + Send>>;
+type Later<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
 /// What an engine returns: a future that is often ready from the start, and then costs no
 /// allocation and no trip to another thread.
@@ -16,23 +16,23 @@ type Later<T> = Pin<Box<dyn Future<Output = Result<T, Trouble>> + Send>>;
 pub struct Answer<T>(State<T>);
 
 enum State<T> {
-    Now(Option<Result<T, Trouble>>),
+    Now(Option<Result<T, StoreError>>),
     Later(Later<T>),
 }
 
 impl<T> Answer<T> {
     /// The operation is done.
-    pub fn now(result: Result<T, Trouble>) -> Self {
+    pub fn now(result: Result<T, StoreError>) -> Self {
         Self(State::Now(Some(result)))
     }
 
     /// The operation is under way.
-    pub fn later(future: impl Future<Output = Result<T, Trouble>> + Send + 'static) -> Self {
+    pub fn later(future: impl Future<Output = Result<T, StoreError>> + Send + 'static) -> Self {
         Self(State::Later(Box::pin(future)))
     }
 
     /// The result, if it is there already.
-    pub(crate) fn into_now(self) -> Result<Result<T, Trouble>, Self> {
+    pub(crate) fn into_now(self) -> Result<Result<T, StoreError>, Self> {
         match self.0 {
             State::Now(Some(result)) => Ok(result),
             other => Err(Self(other)),
@@ -41,7 +41,7 @@ impl<T> Answer<T> {
 }
 
 impl<T: Unpin> Future for Answer<T> {
-    type Output = Result<T, Trouble>;
+    type Output = Result<T, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {

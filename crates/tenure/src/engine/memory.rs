@@ -15,22 +15,22 @@ use super::{
 use crate::clock;
 use crate::core::moment::Now;
 use crate::core::name::LockName;
-use crate::core::table::{Effects, Route, Table};
-use crate::error::Trouble;
+use crate::core::table::{ClientId, Effects, Table};
+use crate::error::StoreError;
 use crate::info::LockInfo;
 use crate::sync::lock;
 
 /// A client of a store that lives in this process.
 pub struct MemoryEngine {
     store: Arc<Mutex<Store>>,
-    route: Route,
+    client_id: ClientId,
 }
 
 #[derive(Default)]
 struct Store {
     table: Table,
-    clients: HashMap<Route, Weak<dyn Listener>>,
-    last_route: Route,
+    clients: HashMap<ClientId, Weak<dyn Listener>>,
+    last_client_id: ClientId,
 }
 
 impl MemoryEngine {
@@ -46,10 +46,10 @@ impl MemoryEngine {
 
     fn client_of(store: Arc<Mutex<Store>>) -> Self {
         let mut inner = lock(&store);
-        inner.last_route += 1;
-        let route = inner.last_route;
+        inner.last_client_id += 1;
+        let client_id = inner.last_client_id;
         drop(inner);
-        Self { store, route }
+        Self { store, client_id }
     }
 
     /// Performs one operation, and delivers the wake-ups that follow once the store is unlocked.
@@ -75,8 +75,8 @@ impl Store {
     fn deliveries(&mut self, effects: Effects, now: Now) -> Vec<(Arc<dyn Listener>, Wakeup)> {
         let mut pending = std::collections::VecDeque::from(effects);
         let mut deliveries = Vec::new();
-        while let Some((route, wakeup)) = pending.pop_front() {
-            match (self.clients.get(&route).and_then(Weak::upgrade), wakeup) {
+        while let Some((client_id, wakeup)) = pending.pop_front() {
+            match (self.clients.get(&client_id).and_then(Weak::upgrade), wakeup) {
                 (Some(listener), wakeup) => deliveries.push((listener, wakeup)),
                 (None, Wakeup::Granted { name, entry, .. }) => {
                     let mut further = Effects::new();
@@ -100,10 +100,10 @@ impl Engine for MemoryEngine {
     }
 
     fn acquire(&self, request: AcquireRequest) -> Answer<Acquired> {
-        self.perform(|table, now, effects| table.acquire(&request, self.route, now, effects))
+        self.perform(|table, now, effects| table.acquire(&request, self.client_id, now, effects))
     }
 
-    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>> {
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, StoreError>>> {
         self.perform(|table, now, effects| {
             renewals.iter().map(|renewal| Ok(table.renew(renewal, now, effects))).collect()
         })
@@ -130,7 +130,7 @@ impl Engine for MemoryEngine {
     }
 
     fn listen(&self, listener: Weak<dyn Listener>) {
-        lock(&self.store).clients.insert(self.route, listener);
+        lock(&self.store).clients.insert(self.client_id, listener);
     }
 }
 
@@ -142,12 +142,12 @@ impl Default for MemoryEngine {
 
 impl Drop for MemoryEngine {
     fn drop(&mut self) {
-        lock(&self.store).clients.remove(&self.route);
+        lock(&self.store).clients.remove(&self.client_id);
     }
 }
 
 impl fmt::Debug for MemoryEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryEngine").field("client", &self.route).finish_non_exhaustive()
+        f.debug_struct("MemoryEngine").field("client", &self.client_id).finish_non_exhaustive()
     }
 }

@@ -41,11 +41,11 @@ use std::time::Duration;
 mod answer;
 mod checkup;
 mod health;
+#[cfg(feature = "redis")]
+mod link_monitor;
 #[cfg(feature = "local")]
 mod local;
 pub(crate) mod memory;
-#[cfg(feature = "redis")]
-mod pulse;
 #[cfg(feature = "redis")]
 mod redis;
 mod request;
@@ -66,7 +66,7 @@ pub use request::{
 };
 
 use crate::core::name::LockName;
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::info::LockInfo;
 use crate::owner::Owner;
 
@@ -84,10 +84,10 @@ pub trait Engine: Send + Sync + 'static {
         requests.into_iter().map(|request| self.acquire(request)).collect()
     }
 
-    /// Extends many leases at once; the answers are in the order of the renewals. Trouble with one
+    /// Extends many leases at once; the answers are in the order of the renewals. StoreError with one
     /// lock is the answer for that lock, and leaves the others alone; an error of the whole call is
     /// for trouble that concerns all of them.
-    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>>;
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, StoreError>>>;
 
     /// Ends an entry; with the last one, hands the lock to the next waiter.
     fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome>;
@@ -99,8 +99,8 @@ pub trait Engine: Send + Sync + 'static {
     /// a client holds when the client is gone: it must not end this one before its lease.
     ///
     /// # Errors
-    /// Trouble with the store: the hold may end with this client.
-    fn detach(&self, _name: &LockName, _owner: Owner) -> Result<(), Trouble> {
+    /// StoreError with the store: the hold may end with this client.
+    fn detach(&self, _name: &LockName, _owner: Owner) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -108,8 +108,8 @@ pub trait Engine: Send + Sync + 'static {
     /// starts from now on. It matters to the same engines; false for all others.
     ///
     /// # Errors
-    /// Trouble with the operating system: what is held ends with this process.
-    fn bequeath(&self) -> Result<bool, Trouble> {
+    /// StoreError with the operating system: what is held ends with this process.
+    fn share_with_children(&self) -> Result<bool, StoreError> {
         Ok(false)
     }
 

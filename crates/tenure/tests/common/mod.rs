@@ -13,7 +13,7 @@ use tenure::engine::{
     ForceRequest, ListRequest, Listener, MemoryEngine, ReleaseOutcome, ReleaseRequest, Renewal,
     Renewed, Wakeup,
 };
-use tenure::{LockInfo, LockName, Tenure, Trouble};
+use tenure::{LockInfo, LockName, StoreError, Tenure};
 use tokio::sync::{oneshot, watch};
 
 /// What happens to an operation on its way.
@@ -206,11 +206,11 @@ impl Faulty {
             weather.travel(kind, Stage::Request).await;
             let result = match weather.fault(kind) {
                 Fault::None => operation(&engine).await,
-                Fault::Refused => Err(Trouble::refused("connection refused")),
-                Fault::RequestLost => Err(Trouble::unknown("no reply")),
+                Fault::Refused => Err(StoreError::refused("connection refused")),
+                Fault::RequestLost => Err(StoreError::unknown("no reply")),
                 Fault::ReplyLost => {
                     let _ = operation(&engine).await;
-                    Err(Trouble::unknown("no reply"))
+                    Err(StoreError::unknown("no reply"))
                 }
             };
             weather.travel(kind, Stage::Reply).await;
@@ -247,7 +247,7 @@ impl Engine for Faulty {
         self.answer_in_order(Kind::Acquire, name, move |engine| engine.acquire(request))
     }
 
-    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>> {
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, StoreError>>> {
         self.weather.renewals.fetch_add(renewals.len(), Ordering::SeqCst);
         self.answer(Kind::Renew, move |engine| engine.renew(renewals))
     }

@@ -66,7 +66,7 @@ impl Engine for Blocking {
         self.engine.acquire(request)
     }
 
-    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, tenure::Trouble>>> {
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, tenure::StoreError>>> {
         self.engine.renew(renewals)
     }
 

@@ -133,7 +133,7 @@ impl Engine for Broken {
         self.0.acquire(request)
     }
 
-    fn renew(&self, _: Vec<Renewal>) -> Answer<Vec<Result<Renewed, tenure::Trouble>>> {
+    fn renew(&self, _: Vec<Renewal>) -> Answer<Vec<Result<Renewed, tenure::StoreError>>> {
         panic!("an engine panics, as this test wants it to");
     }
 

@@ -6,7 +6,7 @@ use super::{LockState, Scene};
 use crate::core::fence::Fence;
 use crate::core::moment::Moment;
 use crate::core::shape::{Kind, Shape};
-use crate::core::table::Route;
+use crate::core::table::ClientId;
 use crate::engine::{AcquireRequest, Acquired, Grant};
 use crate::owner::Owner;
 
@@ -34,30 +34,35 @@ impl LockState {
     pub(super) fn enter(
         &mut self,
         request: &AcquireRequest,
-        route: Route,
+        client_id: ClientId,
         scene: &mut Scene<'_>,
     ) -> Option<Grant> {
         let (owner, permits) = (request.entry.owner, request.shape.permits());
         match self.kind {
-            Kind::Latch if permits > 0 => Some(self.arrive(request, route, scene)),
+            Kind::Latch if permits > 0 => Some(self.arrive(request, client_id, scene)),
             Kind::Latch => self
                 .fits(owner, permits)
                 .then(|| passage(request.lease.duration(), scene.now.clock)),
-            Kind::Barrier => self.meet(request, route, scene),
+            Kind::Barrier => self.meet(request, client_id, scene),
             _ if self.queue.is_none() && self.fits(owner, permits) => {
-                Some(self.grant_now(request, permits, route, scene))
+                Some(self.grant_now(request, permits, client_id, scene))
             }
             _ => None,
         }
     }
 
     /// Takes permits of a latch, as far as there are any, and opens it with the last.
-    fn arrive(&mut self, request: &AcquireRequest, route: Route, scene: &mut Scene<'_>) -> Grant {
+    fn arrive(
+        &mut self,
+        request: &AcquireRequest,
+        client_id: ClientId,
+        scene: &mut Scene<'_>,
+    ) -> Grant {
         let left = self.limit.saturating_sub(self.holders.used());
         if left == 0 || self.holders.find(request.entry.owner).is_some() {
             return passage(request.lease.duration(), scene.now.clock);
         }
-        let grant = self.grant_now(request, request.shape.permits().min(left), route, scene);
+        let grant = self.grant_now(request, request.shape.permits().min(left), client_id, scene);
         self.settle(&request.name, scene);
         grant
     }
@@ -66,7 +71,7 @@ impl LockState {
     fn meet(
         &mut self,
         request: &AcquireRequest,
-        route: Route,
+        client_id: ClientId,
         scene: &mut Scene<'_>,
     ) -> Option<Grant> {
         request.queue?;
@@ -85,7 +90,7 @@ impl LockState {
         }
         match self.enter_again(request, scene) {
             Some(Acquired::Granted(grant)) => Some(grant),
-            _ => Some(self.grant_now(request, 1, route, scene)),
+            _ => Some(self.grant_now(request, 1, client_id, scene)),
         }
     }
 

@@ -3,15 +3,15 @@
 use super::step::Subject;
 use super::store_mutex::Patience;
 use super::{LocalEngine, client, liveness, watch};
-use crate::core::table::Route;
+use crate::core::table::ClientId;
 use crate::engine::{AcquireRequest, Acquired, Grant};
-use crate::error::Trouble;
+use crate::error::StoreError;
 
 /// What became of a request for a lock.
 pub(super) struct Entered {
     pub(super) acquired: Acquired,
     /// The other clients whose end it is to notice.
-    ahead: Vec<Route>,
+    ahead: Vec<ClientId>,
     /// Nobody will wake it: it looks itself, for changes after this one.
     pub(super) awake_since: Option<usize>,
 }
@@ -19,7 +19,7 @@ pub(super) struct Entered {
 impl LocalEngine {
     /// Takes the lock or joins its queue. Whoever is next looks for a moment whether its turn
     /// comes, before it goes to sleep.
-    pub(super) fn enter(&self, request: &AcquireRequest) -> Result<Acquired, Trouble> {
+    pub(super) fn enter(&self, request: &AcquireRequest) -> Result<Acquired, StoreError> {
         self.ensure_there_quickly()?;
         let mut entered = self.ask(request, || self.spin.is_worth_it())?;
         if let Some(change) = entered.awake_since {
@@ -34,7 +34,7 @@ impl LocalEngine {
 
     /// Looks for the grant of one who is awake. When the moment is over it asks again, to be woken
     /// from now on.
-    fn look(&self, request: &AcquireRequest, mut change: usize) -> Result<Entered, Trouble> {
+    fn look(&self, request: &AcquireRequest, mut change: usize) -> Result<Entered, StoreError> {
         let granted = self.spin.until(|| {
             let last = self.store.last_change();
             (std::mem::replace(&mut change, last) != last).then(|| self.peek(request)).flatten()
@@ -73,20 +73,20 @@ impl LocalEngine {
         &self,
         request: &AcquireRequest,
         wants_to_look: impl FnOnce() -> bool,
-    ) -> Result<Entered, Trouble> {
-        let (name, entry, route) = (&request.name, request.entry, self.route());
+    ) -> Result<Entered, StoreError> {
+        let (name, entry, client_id) = (&request.name, request.entry, self.client_id());
         // One that does not wait is asked for once, on its caller's thread: a machine that is overloaded
         // for a moment must not make it fail.
         let patience = if request.queue.is_some() { Patience::Short } else { Patience::Long };
         self.store.perform(patience, Subject::Lock(name), |table, now, effects| {
             if let Some(lock) = table.lock_mut(name) {
-                liveness::keep_unless(lock, entry.owner, route);
+                liveness::keep_unless(lock, entry.owner, client_id);
             }
-            let acquired = table.acquire(request, route, now, effects);
+            let acquired = table.acquire(request, client_id, now, effects);
             let mut entered = Entered { acquired, ahead: Vec::new(), awake_since: None };
             if let (Acquired::Queued(_), Some(lock)) = (&entered.acquired, table.lock_mut(name)) {
                 let is_gone = |client| self.store.is_gone(client);
-                entered.ahead = liveness::ahead_of(lock, entry, route, is_gone);
+                entered.ahead = liveness::ahead_of(lock, entry, client_id, is_gone);
                 let is_here = |client| self.store.is_here(client);
                 let is_awake = liveness::is_next(lock, entry, is_here) && wants_to_look();
                 liveness::set_awake(lock, entry, is_awake);

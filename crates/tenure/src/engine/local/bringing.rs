@@ -10,7 +10,7 @@ use crate::clock;
 use crate::core::moment::Now;
 use crate::core::name::LockName;
 use crate::core::table::Table;
-use crate::error::Trouble;
+use crate::error::StoreError;
 
 /// How many keys a list reads at a time.
 const KEYS: usize = 64;
@@ -21,7 +21,7 @@ impl Step<'_> {
         subject: &mut Subject<'_>,
         table: &mut Table,
         now: Now,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StoreError> {
         match subject {
             Subject::Lock(name) => {
                 self.bring_lock(name, Waiters::First, table, now)?;
@@ -41,7 +41,7 @@ impl Step<'_> {
 
     /// Brings the record of a forced release. One that cannot be read is noted, because the lock
     /// itself can be.
-    fn bring_forced(&mut self, name: &LockName, table: &mut Table) -> Result<(), Trouble> {
+    fn bring_forced(&mut self, name: &LockName, table: &mut Table) -> Result<(), StoreError> {
         let forced = self.get(&key(FORCED, name.as_str()))?;
         match forced.map(|bytes| record::decode_forced(&bytes)) {
             Some(Ok(forced)) => table.put_forced(forced),
@@ -62,7 +62,7 @@ impl Step<'_> {
         progress: &mut Progress,
         table: &mut Table,
         now: Now,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StoreError> {
         let (prefix, mut needed) = (key(LOCK, &progress.prefix), 0);
         let end = clock::now() + listing::SLICE;
         loop {
@@ -90,7 +90,7 @@ impl Step<'_> {
     }
 
     /// Refuses an operation on a lock that cannot be read.
-    fn ensure_readable(&mut self) -> Result<(), Trouble> {
+    fn ensure_readable(&mut self) -> Result<(), StoreError> {
         self.unreadable.pop().map_or(Ok(()), |(_, trouble)| Err(trouble))
     }
 
@@ -102,7 +102,7 @@ impl Step<'_> {
         waiters: Waiters,
         table: &mut Table,
         now: Now,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StoreError> {
         if table.lock_mut(name).is_some() {
             return Ok(());
         }

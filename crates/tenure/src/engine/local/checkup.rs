@@ -20,7 +20,7 @@ use crate::clock;
 use crate::core::name::LockName;
 use crate::engine::ListRequest;
 use crate::engine::checkup::{Finding, Severity};
-use crate::error::Trouble;
+use crate::error::StoreError;
 
 /// A transaction takes microseconds; one that takes longer waits for somebody.
 const SLOW: Duration = Duration::from_millis(50);
@@ -31,7 +31,7 @@ const LITTLE_SPACE: u64 = 16 << 20;
 /// What the next few transactions may need.
 const NO_SPACE: u64 = 1 << 20;
 
-pub(super) fn checkup(store: &Store) -> Result<Vec<Finding>, Trouble> {
+pub(super) fn checkup(store: &Store) -> Result<Vec<Finding>, StoreError> {
     let folder = store.folder();
     if let Err(removed) = store.store_folder.ensure_there() {
         let advice = "stop everyone who uses it, and start them again";
@@ -110,7 +110,7 @@ fn space(disk: &StatVfs) -> Finding {
     Finding::bad("space", severity, found, advice)
 }
 
-fn map(store: &Store) -> Result<Finding, Trouble> {
+fn map(store: &Store) -> Result<Finding, StoreError> {
     let quota = Step::begin(store, Patience::Long)?.quota()?;
     let (used, mark) = (quota.used >> 10, quota.limit() >> 10);
     let found = format!("{used} of {mark} KiB are used by locks and waiters");
@@ -124,7 +124,7 @@ fn map(store: &Store) -> Result<Finding, Trouble> {
 }
 
 /// Looks at every lock, in slices as a list does.
-fn records(store: &Store) -> Result<Finding, Trouble> {
+fn records(store: &Store) -> Result<Finding, StoreError> {
     let all = ListRequest { prefix: String::new(), limit: usize::MAX };
     let locks = listing::list(store, all)?;
     let unreadable: Vec<_> = locks.iter().filter_map(|lock| lock.trouble.as_ref()).collect();
@@ -137,7 +137,7 @@ fn records(store: &Store) -> Result<Finding, Trouble> {
     Ok(Finding::bad("records", Severity::Problem, found, advice))
 }
 
-fn clients(store: &Store) -> Result<Finding, Trouble> {
+fn clients(store: &Store) -> Result<Finding, StoreError> {
     // Nobody is about to lock its file meanwhile, which would fail where we look at it.
     let _step = Step::begin(store, Patience::Long)?;
     let live = client::count_live(&store.clients);
@@ -145,9 +145,9 @@ fn clients(store: &Store) -> Result<Finding, Trouble> {
     Ok(Finding::fine("clients", format!("{live}, with this one")))
 }
 
-fn latency(store: &Store) -> Result<Finding, Trouble> {
+fn latency(store: &Store) -> Result<Finding, StoreError> {
     let name =
-        LockName::new("tenure-doctor").map_err(|error| Trouble::refused(error.to_string()))?;
+        LockName::new("tenure-doctor").map_err(|error| StoreError::refused(error.to_string()))?;
     let mut slowest = Duration::ZERO;
     for _ in 0..10 {
         let begun = clock::now();

@@ -16,32 +16,32 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::lock_files::LockFiles;
 use super::message;
 use super::store_folder::Identity;
-use crate::core::table::Route;
+use crate::core::table::ClientId;
 use crate::engine::{Listener, Wakeup};
 use crate::sync::lock;
 
 /// The file that is locked as long as a client lives.
-pub(super) fn lock_file(clients: &Path, route: Route) -> PathBuf {
-    clients.join(format!("{route}.lock"))
+pub(super) fn lock_file(clients: &Path, client_id: ClientId) -> PathBuf {
+    clients.join(format!("{client_id}.lock"))
 }
 
-fn socket_file(clients: &Path, route: Route) -> PathBuf {
-    clients.join(format!("{route}.sock"))
+fn socket_file(clients: &Path, client_id: ClientId) -> PathBuf {
+    clients.join(format!("{client_id}.sock"))
 }
 
 /// There when a wake-up did not fit in the socket any more.
-fn missed_file(clients: &Path, route: Route) -> PathBuf {
-    clients.join(format!("{route}.missed"))
+fn missed_file(clients: &Path, client_id: ClientId) -> PathBuf {
+    clients.join(format!("{client_id}.missed"))
 }
 
 /// Locked by a client's own process alone, once others may inherit its lock file.
-fn own_file(clients: &Path, route: Route) -> PathBuf {
-    clients.join(format!("{route}.own"))
+fn own_file(clients: &Path, client_id: ClientId) -> PathBuf {
+    clients.join(format!("{client_id}.own"))
 }
 
 /// Whoever hears the wake-ups of one client.
 pub(super) struct Ear {
-    pub(super) route: Route,
+    pub(super) client_id: ClientId,
     listener: Mutex<Option<Weak<dyn Listener>>>,
     is_closed: AtomicBool,
 }
@@ -75,14 +75,17 @@ pub(super) struct Presence {
 impl Presence {
     /// Makes the files, and starts the thread that hears. Only for whoever has the turn, so that
     /// nobody takes a file for stale before it is locked.
-    pub(super) fn begin(clients: &Path, route: Route) -> io::Result<Self> {
-        remove_files(clients, route);
-        let file = lock_file(clients, route);
+    pub(super) fn begin(clients: &Path, client_id: ClientId) -> io::Result<Self> {
+        remove_files(clients, client_id);
+        let file = lock_file(clients, client_id);
         let alive = File::create_new(&file)?;
         flock(&alive, FlockOperation::NonBlockingLockExclusive)?;
-        let socket = Arc::new(UnixDatagram::bind(socket_file(clients, route))?);
-        let ear =
-            Arc::new(Ear { route, listener: Mutex::default(), is_closed: AtomicBool::new(false) });
+        let socket = Arc::new(UnixDatagram::bind(socket_file(clients, client_id))?);
+        let ear = Arc::new(Ear {
+            client_id,
+            listener: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+        });
         let presence = Self {
             clients: clients.to_owned(),
             process: std::process::id(),
@@ -93,7 +96,7 @@ impl Presence {
             own: Mutex::default(),
             file,
         };
-        let missed = missed_file(clients, route);
+        let missed = missed_file(clients, client_id);
         let thread = std::thread::Builder::new().name("tenure-local".into());
         thread.spawn(move || hear(&socket, &ear, &missed))?;
         Ok(presence)
@@ -113,10 +116,10 @@ impl Presence {
 
     /// Processes that are started from now on keep the lock file locked, too, and a second file, which they
     /// do not inherit, tells whether we live.
-    pub(super) fn bequeath(&self) -> io::Result<()> {
+    pub(super) fn share_with_children(&self) -> io::Result<()> {
         let mut own = lock(&self.own);
         if own.is_none() {
-            let file = File::create(own_file(&self.clients, self.ear.route))?;
+            let file = File::create(own_file(&self.clients, self.ear.client_id))?;
             // Another may be asking for it at this moment.
             flock(&file, FlockOperation::LockExclusive)?;
             *own = Some(file);
@@ -135,7 +138,7 @@ impl Drop for Presence {
         self.ear.is_closed.store(true, Ordering::Release);
         // In a folder that was made anew, they are another client's.
         if self.is_there() {
-            remove_files(&self.clients, self.ear.route);
+            remove_files(&self.clients, self.ear.client_id);
         }
         let _ = self.socket.shutdown(Shutdown::Both);
     }
@@ -166,13 +169,18 @@ fn hear(socket: &UnixDatagram, ear: &Ear, missed: &Path) {
 }
 
 /// Sends a wake-up to a client of another process; false if that client is gone.
-pub(super) fn send(from: &UnixDatagram, clients: &Path, route: Route, wakeup: &Wakeup) -> bool {
+pub(super) fn send(
+    from: &UnixDatagram,
+    clients: &Path,
+    client_id: ClientId,
+    wakeup: &Wakeup,
+) -> bool {
     let bytes = message::encode(wakeup);
-    let to = socket_file(clients, route);
+    let to = socket_file(clients, client_id);
     let sent = from.send_to(&bytes, &to);
     let sent = match sent {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            send_anew(&bytes, clients, route)
+            send_anew(&bytes, clients, client_id)
         }
         sent => sent,
     };
@@ -183,13 +191,13 @@ pub(super) fn send(from: &UnixDatagram, clients: &Path, route: Route, wakeup: &W
 /// sender for all others; a new one is empty. If it is the client's own socket that is full, the
 /// client will read on, and then find a file. Sent again, because it may have read all of it
 /// before the file was there.
-fn send_anew(bytes: &[u8], clients: &Path, route: Route) -> io::Result<usize> {
-    let to = socket_file(clients, route);
+fn send_anew(bytes: &[u8], clients: &Path, client_id: ClientId) -> io::Result<usize> {
+    let to = socket_file(clients, client_id);
     let from = UnixDatagram::unbound()?;
     from.set_nonblocking(true)?;
     match from.send_to(bytes, &to) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            let _ = File::create(missed_file(clients, route));
+            let _ = File::create(missed_file(clients, client_id));
             from.send_to(bytes, &to)
         }
         sent => sent,
@@ -203,45 +211,45 @@ fn is_gone_by(error: &io::Error) -> bool {
 
 /// Whether a client's number is free: its file is gone, or nobody has it locked. Only for whoever
 /// has the turn: one who is about to lock its file would find it locked.
-pub(super) fn is_stale(clients: &Path, route: Route) -> bool {
-    LockFiles::default().has_ended(clients, route)
+pub(super) fn is_stale(clients: &Path, client_id: ClientId) -> bool {
+    LockFiles::default().has_ended(clients, client_id)
 }
 
 /// Whether a client whose lock file is locked has itself ended, and left what it holds to processes that it
 /// had started.
-pub(super) fn is_inherited(clients: &Path, route: Route) -> bool {
+pub(super) fn is_inherited(clients: &Path, client_id: ClientId) -> bool {
     // Without the file it has left nothing; whatever else is wrong here, it is no proof of an end.
-    let own = File::open(own_file(clients, route));
+    let own = File::open(own_file(clients, client_id));
     own.is_ok_and(|own| flock(&own, FlockOperation::NonBlockingLockShared).is_ok())
 }
 
 /// How many clients there are that have not ended. Only for whoever has the turn.
 pub(super) fn count_live(clients: &Path) -> io::Result<usize> {
     let routes = routes_in(clients)?;
-    Ok(routes.into_iter().filter(|&route| !is_stale(clients, route)).count())
+    Ok(routes.into_iter().filter(|&client_id| !is_stale(clients, client_id)).count())
 }
 
 /// Removes the files of clients that ended without doing so. Only for whoever has the turn.
 pub(super) fn remove_stale(clients: &Path) -> io::Result<()> {
-    for route in routes_in(clients)? {
-        if is_stale(clients, route) {
-            remove_files(clients, route);
+    for client_id in routes_in(clients)? {
+        if is_stale(clients, client_id) {
+            remove_files(clients, client_id);
         }
     }
     Ok(())
 }
 
 /// The clients that have files, each once.
-fn routes_in(clients: &Path) -> io::Result<BTreeSet<Route>> {
-    let route = |file: io::Result<fs::DirEntry>| {
+fn routes_in(clients: &Path) -> io::Result<BTreeSet<ClientId>> {
+    let client_id = |file: io::Result<fs::DirEntry>| {
         let name = file?.file_name();
         Ok(name.to_str().and_then(|it| it.split_once('.')?.0.parse().ok()))
     };
-    fs::read_dir(clients)?.filter_map(|file| route(file).transpose()).collect()
+    fs::read_dir(clients)?.filter_map(|file| client_id(file).transpose()).collect()
 }
 
-fn remove_files(clients: &Path, route: Route) {
+fn remove_files(clients: &Path, client_id: ClientId) {
     for file in [lock_file, socket_file, missed_file, own_file] {
-        let _ = fs::remove_file(file(clients, route));
+        let _ = fs::remove_file(file(clients, client_id));
     }
 }

@@ -8,11 +8,11 @@ use heed::{Env, Error, MdbError};
 use rustix::io::Errno;
 
 use super::bytes::Unreadable;
-use crate::error::Trouble;
+use crate::error::StoreError;
 
-/// Trouble before the commit, or in a commit that certainly did nothing.
-pub(super) fn of_map(folder: &Path, error: &Error) -> Trouble {
-    let trouble = Trouble::refused(sentence(folder, error));
+/// StoreError before the commit, or in a commit that certainly did nothing.
+pub(super) fn of_map(folder: &Path, error: &Error) -> StoreError {
+    let trouble = StoreError::refused(sentence(folder, error));
     let is_lasting = match error {
         Error::Io(error) => is_lasting(error),
         Error::Mdb(error) => {
@@ -38,33 +38,33 @@ fn is_lasting(error: &std::io::Error) -> bool {
         || Errno::from_io_error(error).is_some_and(|error| errors.contains(&error))
 }
 
-/// Trouble in the commit: it may have come after the deed (I6), but only in the very last write.
+/// StoreError in the commit: it may have come after the deed (I6), but only in the very last write.
 /// LMDB gives an environment up in which that one failed; in one that goes on, nothing was done.
-pub(super) fn of_commit(env: &Env, folder: &Path, error: &Error) -> Trouble {
+pub(super) fn of_commit(env: &Env, folder: &Path, error: &Error) -> StoreError {
     if env.write_txn().is_ok() {
         of_map(folder, error)
     } else {
-        Trouble::unknown(sentence(folder, error))
+        StoreError::unknown(sentence(folder, error))
     }
 }
 
 /// There is no room for what would grow; what does not grow is done.
-pub(super) fn of_full(folder: &Path, mark: usize) -> Trouble {
+pub(super) fn of_full(folder: &Path, mark: usize) -> StoreError {
     let (path, room) = (folder.display(), mark >> 20);
-    Trouble::refused(format!(
+    StoreError::refused(format!(
         "the store in `{path}` is full: it has room for {room} MiB of locks and waiters, a \
          quarter of it for one lock"
     ))
 }
 
 /// Nobody gets on: whoever has the turn does nothing with it.
-pub(super) fn of_stuck(file: &Path, owner: Option<u32>, still: Duration) -> Trouble {
+pub(super) fn of_stuck(file: &Path, owner: Option<u32>, still: Duration) -> StoreError {
     let who = match owner {
         Some(pid) if pid == std::process::id() => "another thread of this process".to_owned(),
         Some(pid) => format!("process {pid}"),
         None => "another process".to_owned(),
     };
-    Trouble::refused(format!(
+    StoreError::refused(format!(
         "{who} stands in the middle of an operation, and nothing has changed for {still:.0?}: is it \
          stopped, or the machine overloaded? (`{}`)",
         file.display()
@@ -72,24 +72,24 @@ pub(super) fn of_stuck(file: &Path, owner: Option<u32>, still: Duration) -> Trou
 }
 
 /// Others get on, and leave nobody a turn.
-pub(super) fn of_crowd(file: &Path, waited: Duration) -> Trouble {
-    Trouble::refused(format!(
+pub(super) fn of_crowd(file: &Path, waited: Duration) -> StoreError {
+    StoreError::refused(format!(
         "the store is busy: others had every guard for {waited:.0?}; let fewer use it at once, or try \
          again (`{}`)",
         file.display()
     ))
 }
 
-pub(super) fn of_files(folder: &Path, error: &std::io::Error) -> Trouble {
+pub(super) fn of_files(folder: &Path, error: &std::io::Error) -> StoreError {
     let hint = if error.kind() == ErrorKind::FileTooLarge { " (see `ulimit -f`)" } else { "" };
     let what = format!("the store in `{}` cannot be used: {error}{hint}", folder.display());
-    let trouble = Trouble::refused(what);
+    let trouble = StoreError::refused(what);
     if is_lasting(error) { trouble.lasting() } else { trouble }
 }
 
 /// A record that this program did not write, or that somebody has changed.
-pub(super) fn of_record(folder: &Path, what: &str, why: Unreadable) -> Trouble {
-    Trouble::refused(format!(
+pub(super) fn of_record(folder: &Path, what: &str, why: Unreadable) -> StoreError {
+    StoreError::refused(format!(
         "the record of {what} in `{}` cannot be read, because {why}: delete the folder when \
          nobody uses it",
         folder.display()

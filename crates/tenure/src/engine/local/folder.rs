@@ -5,7 +5,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::disk::{self, Disk};
-use crate::error::{Error, Invalid, Trouble};
+use crate::error::{Error, Invalid, StoreError};
 
 /// The file that has all locks, as LMDB names it.
 pub(super) const DATA: &str = "data.mdb";
@@ -111,7 +111,7 @@ fn check_kind(folder: &Path, disk: Disk) -> Result<(), Invalid> {
 
 fn trouble(folder: &Path, what: &str, error: &std::io::Error) -> Error {
     let sentence = format!("the folder `{}` {what}: {error}", folder.display());
-    Error::Connect { trouble: Trouble::refused(sentence).lasting() }
+    Error::Connect { trouble: StoreError::refused(sentence).lasting() }
 }
 
 #[cfg(test)]

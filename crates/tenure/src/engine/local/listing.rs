@@ -8,7 +8,7 @@ use super::store::Store;
 use super::store_mutex::Patience;
 use crate::clock;
 use crate::engine::ListRequest;
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::info::LockInfo;
 
 /// How long a slice may last. One lock at least is in it, however long that takes.
@@ -30,7 +30,7 @@ pub(super) struct Progress {
     pub(super) is_over: bool,
 }
 
-pub(super) fn list(store: &Store, request: ListRequest) -> Result<Vec<LockInfo>, Trouble> {
+pub(super) fn list(store: &Store, request: ListRequest) -> Result<Vec<LockInfo>, StoreError> {
     let ListRequest { prefix, limit: most } = request;
     let mut progress = Progress { prefix, most, after: Vec::new(), is_over: most == 0 };
     let mut infos = Vec::new();
@@ -46,7 +46,7 @@ pub(super) fn list(store: &Store, request: ListRequest) -> Result<Vec<LockInfo>,
     Ok(infos)
 }
 
-fn slice(store: &Store, progress: &mut Progress) -> Result<Vec<LockInfo>, Trouble> {
+fn slice(store: &Store, progress: &mut Progress) -> Result<Vec<LockInfo>, StoreError> {
     let (prefix, limit) = (progress.prefix.clone(), progress.most);
     let all = ListRequest { prefix, limit };
     let subject = Subject::Below(progress);

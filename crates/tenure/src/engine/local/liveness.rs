@@ -6,19 +6,19 @@ use crate::core::holders::Holder;
 use crate::core::lock::LockState;
 use crate::core::moment::Moment;
 use crate::core::shape::Kind;
-use crate::core::table::{Effects, Route, Table};
+use crate::core::table::{ClientId, Effects, Table};
 use crate::engine::Wakeup;
 use crate::owner::{Entry, Owner};
 
 /// Marks the route of a hold that does not end with its client: it was detached, or entries of
 /// several clients stand on it. It then lives by its lease, as on every other engine.
-pub(super) const KEPT: Route = 1 << 31;
+pub(super) const KEPT: ClientId = 1 << 31;
 
 /// Marks the route of a waiter that looks for its turn itself, so that nobody has to wake it.
-pub(super) const AWAKE: Route = 1 << 30;
+pub(super) const AWAKE: ClientId = 1 << 30;
 
 /// Clients have numbers below the marks.
-pub(super) const MAX_CLIENT: Route = AWAKE - 1;
+pub(super) const MAX_CLIENT: ClientId = AWAKE - 1;
 
 /// For how long a hold that was inherited is prolonged at a time. Its end is noticed by the end of its
 /// heirs.
@@ -28,8 +28,8 @@ const INHERITED: Duration = Duration::from_secs(5);
 const FEW: usize = 3;
 
 /// The client of a route, without the marks.
-pub(super) const fn client_of(route: Route) -> Route {
-    route & MAX_CLIENT
+pub(super) const fn client_of(client_id: ClientId) -> ClientId {
+    client_id & MAX_CLIENT
 }
 
 /// Which waiters are asked for whether they live.
@@ -46,9 +46,9 @@ pub(super) fn end_the_gone(
     lock: &mut LockState,
     now: Moment,
     waiters: Waiters,
-    mut is_gone: impl FnMut(Route) -> bool,
+    mut is_gone: impl FnMut(ClientId) -> bool,
 ) {
-    let gone = bound_to_clients(lock).filter(|it| is_gone(it.route));
+    let gone = bound_to_clients(lock).filter(|it| is_gone(it.client_id));
     let ended: Vec<Owner> = gone.map(|it| it.owner).collect();
     for owner in ended {
         lock.holders.set_until(owner, now);
@@ -59,12 +59,12 @@ pub(super) fn end_the_gone(
     // A barrier opens for all who wait at once: whoever is gone must not be counted.
     let is_full = lock.kind == Kind::Barrier && queue.len() + 1 >= lock.limit as usize;
     if waiters == Waiters::All || is_full {
-        for waiter in queue.iter_mut().filter(|it| is_gone(client_of(it.route))) {
+        for waiter in queue.iter_mut().filter(|it| is_gone(client_of(it.client_id))) {
             waiter.alive_until = now;
         }
         queue.bury_dead(now);
     } else {
-        while queue.first().is_some_and(|first| is_gone(client_of(first.route))) {
+        while queue.first().is_some_and(|first| is_gone(client_of(first.client_id))) {
             queue.pop();
         }
     }
@@ -76,11 +76,11 @@ pub(super) fn end_the_gone(
 pub(super) fn prolong_the_inherited(
     lock: &mut LockState,
     now: Moment,
-    mut is_inherited: impl FnMut(Route) -> bool,
+    mut is_inherited: impl FnMut(ClientId) -> bool,
 ) {
     let over = bound_to_clients(lock).filter(|it| it.until <= now);
     let inherited: Vec<Owner> =
-        over.filter(|it| is_inherited(it.route)).map(|it| it.owner).collect();
+        over.filter(|it| is_inherited(it.client_id)).map(|it| it.owner).collect();
     for owner in inherited {
         lock.holders.set_until(owner, now + INHERITED);
     }
@@ -89,7 +89,7 @@ pub(super) fn prolong_the_inherited(
 /// The holders that end with their client. What lingers was released, and is to outlast its client; so is a
 /// count of a latch.
 fn bound_to_clients(lock: &LockState) -> impl Iterator<Item = &Holder> {
-    let of_client = lock.holders.iter().filter(|it| it.route & KEPT == 0);
+    let of_client = lock.holders.iter().filter(|it| it.client_id & KEPT == 0);
     of_client.filter(|it| !it.is_lingering() && lock.kind != Kind::Latch)
 }
 
@@ -102,15 +102,15 @@ pub(super) fn is_needed(lock: &LockState, now: Moment) -> bool {
 /// From now on the owner's hold does not end with its client.
 pub(super) fn keep(lock: &mut LockState, owner: Owner) {
     if let Some(holder) = lock.holders.find(owner) {
-        let kept = holder.route | KEPT;
+        let kept = holder.client_id | KEPT;
         lock.holders.set_route(owner, kept);
     }
 }
 
 /// The same, unless its client is this one.
-pub(super) fn keep_unless(lock: &mut LockState, owner: Owner, client: Route) {
+pub(super) fn keep_unless(lock: &mut LockState, owner: Owner, client: ClientId) {
     let holder = lock.holders.find(owner);
-    if holder.is_some_and(|holder| client_of(holder.route) != client) {
+    if holder.is_some_and(|holder| client_of(holder.client_id) != client) {
         keep(lock, owner);
     }
 }
@@ -125,9 +125,9 @@ pub(super) fn keep_unless(lock: &mut LockState, owner: Owner, client: Route) {
 pub(super) fn ahead_of(
     lock: &mut LockState,
     entry: Entry,
-    client: Route,
-    mut is_gone: impl FnMut(Route) -> bool,
-) -> Vec<Route> {
+    client: ClientId,
+    mut is_gone: impl FnMut(ClientId) -> bool,
+) -> Vec<ClientId> {
     // Those who wait at a latch or a barrier wait for others to come, not to go.
     if matches!(lock.kind, Kind::Latch | Kind::Barrier) {
         return Vec::new();
@@ -135,7 +135,7 @@ pub(super) fn ahead_of(
     let Some(queue) = &mut lock.queue else { return Vec::new() };
     let first = queue.first().map(|first| first.entry);
     let before = queue.iter().take_while(|it| it.entry != entry);
-    let before: Vec<_> = before.map(|it| (it.entry, client_of(it.route))).collect();
+    let before: Vec<_> = before.map(|it| (it.entry, client_of(it.client_id))).collect();
     let mut watched = Vec::new();
     for (entry, other) in before.into_iter().rev() {
         if other == client || watched.contains(&other) {
@@ -152,8 +152,8 @@ pub(super) fn ahead_of(
             return watched;
         }
     }
-    let holders = lock.holders.iter().filter(|it| !it.is_lingering() && it.route & KEPT == 0);
-    watched.extend(holders.map(|it| client_of(it.route)).filter(|&it| it != client));
+    let holders = lock.holders.iter().filter(|it| !it.is_lingering() && it.client_id & KEPT == 0);
+    watched.extend(holders.map(|it| client_of(it.client_id)).filter(|&it| it != client));
     watched.sort_unstable();
     watched.dedup();
     watched
@@ -164,23 +164,24 @@ pub(super) fn ahead_of(
 /// An owner's entries that waited at several clients were granted together: none of these clients
 /// may end the hold of the others. And who is awake needs no wake-up.
 pub(super) fn begin_holds(table: &mut Table, effects: &mut Effects) {
-    effects.retain(|(route, wakeup)| {
+    effects.retain(|(client_id, wakeup)| {
         let Wakeup::Granted { name, entry, .. } = wakeup else { return true };
         if let Some(lock) = table.lock_mut(name) {
             if let Some(holder) = lock.holders.find(entry.owner) {
-                let begun = holder.route & !AWAKE;
+                let begun = holder.client_id & !AWAKE;
                 lock.holders.set_route(entry.owner, begun);
             }
-            keep_unless(lock, entry.owner, client_of(*route));
+            keep_unless(lock, entry.owner, client_of(*client_id));
         }
-        route & AWAKE == 0
+        client_id & AWAKE == 0
     });
 }
 
 /// Notes whether a waiter looks for its turn itself.
 pub(super) fn set_awake(lock: &mut LockState, entry: Entry, is_awake: bool) {
     if let Some(waiter) = lock.queue.as_mut().and_then(|queue| queue.find_mut(entry)) {
-        waiter.route = if is_awake { waiter.route | AWAKE } else { waiter.route & !AWAKE };
+        waiter.client_id =
+            if is_awake { waiter.client_id | AWAKE } else { waiter.client_id & !AWAKE };
     }
 }
 
@@ -189,10 +190,10 @@ pub(super) fn set_awake(lock: &mut LockState, entry: Entry, is_awake: bool) {
 pub(super) fn is_next(
     lock: &LockState,
     entry: Entry,
-    mut is_here: impl FnMut(Route) -> bool,
+    mut is_here: impl FnMut(ClientId) -> bool,
 ) -> bool {
     let first = lock.queue.as_ref().and_then(|queue| queue.first());
     first.is_some_and(|first| first.entry == entry)
         && !matches!(lock.kind, Kind::Latch | Kind::Barrier)
-        && lock.holders.iter().all(|it| !it.is_lingering() && !is_here(client_of(it.route)))
+        && lock.holders.iter().all(|it| !it.is_lingering() && !is_here(client_of(it.client_id)))
 }

@@ -64,8 +64,8 @@ use super::{
 };
 use crate::clock;
 use crate::core::name::LockName;
-use crate::core::table::Route;
-use crate::error::{Error, Invalid, Trouble};
+use crate::core::table::ClientId;
+use crate::error::{Error, Invalid, StoreError};
 use crate::info::LockInfo;
 use crate::owner::Owner;
 
@@ -124,14 +124,14 @@ impl LocalEngine {
 
     /// Refuses what relies on others seeing the same: whoever takes a lock, or goes on holding one,
     /// must learn that another store may grant the same.
-    fn ensure_there(&self) -> Result<(), Trouble> {
+    fn ensure_there(&self) -> Result<(), StoreError> {
         let is_there = self.presence.is_there() && self.store.store_folder.has_data();
         if is_there { Ok(()) } else { Err(self.store.store_folder.missing()) }
     }
 
     /// The same for an acquire, which is to be quick: a removal is seen by a call that needs no
     /// path, and the path, which shows that the folder was moved, is looked at now and then.
-    fn ensure_there_quickly(&self) -> Result<(), Trouble> {
+    fn ensure_there_quickly(&self) -> Result<(), StoreError> {
         let now = clock::now().as_micros();
         let looked = Duration::from_micros(now - self.looked.load(Ordering::Relaxed).min(now));
         if looked < LOOK_EVERY && self.presence.is_linked() {
@@ -141,8 +141,8 @@ impl LocalEngine {
         self.ensure_there()
     }
 
-    fn route(&self) -> Route {
-        self.presence.ear.route
+    fn client_id(&self) -> ClientId {
+        self.presence.ear.client_id
     }
 }
 
@@ -159,7 +159,7 @@ impl Engine for LocalEngine {
         Answer::now(self.enter(&request))
     }
 
-    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>> {
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, StoreError>>> {
         if let Err(trouble) = self.ensure_there() {
             return Answer::now(Err(trouble));
         }
@@ -195,7 +195,7 @@ impl Engine for LocalEngine {
         ))
     }
 
-    fn detach(&self, name: &LockName, owner: Owner) -> Result<(), Trouble> {
+    fn detach(&self, name: &LockName, owner: Owner) -> Result<(), StoreError> {
         self.store.perform(Patience::Long, Subject::Lock(name), |table, _, _| {
             if let Some(lock) = table.lock_mut(name) {
                 liveness::keep(lock, owner);
@@ -203,9 +203,9 @@ impl Engine for LocalEngine {
         })
     }
 
-    fn bequeath(&self) -> Result<bool, Trouble> {
+    fn share_with_children(&self) -> Result<bool, StoreError> {
         let folder = self.store.folder();
-        self.presence.bequeath().map_err(|error| errors::of_files(folder, &error))?;
+        self.presence.share_with_children().map_err(|error| errors::of_files(folder, &error))?;
         Ok(true)
     }
 
@@ -243,7 +243,7 @@ impl Engine for LocalEngine {
 
 impl Drop for LocalEngine {
     fn drop(&mut self) {
-        self.store.leave(self.route());
+        self.store.leave(self.client_id());
     }
 }
 
@@ -251,7 +251,7 @@ impl fmt::Debug for LocalEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LocalEngine")
             .field("folder", &self.store.folder())
-            .field("client", &self.route())
+            .field("client", &self.client_id())
             .finish_non_exhaustive()
     }
 }

@@ -13,7 +13,7 @@ use super::record;
 use super::step::Step;
 use crate::core::moment::{Moment, Now};
 use crate::core::table::Table;
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::sync::lock;
 
 /// After a search in vain a full store is left alone for this long, because all others wait
@@ -55,7 +55,7 @@ impl Quota {
 }
 
 impl Step<'_> {
-    pub(super) fn quota(&self) -> Result<Quota, Trouble> {
+    pub(super) fn quota(&self) -> Result<Quota, StoreError> {
         let stat = self.store.records.stat(&self.transaction);
         let stat = stat.map_err(|error| self.refused(&error))?;
         let pages = stat.branch_pages + stat.leaf_pages + stat.overflow_pages;
@@ -65,7 +65,7 @@ impl Step<'_> {
 
     /// Whether there is room for what an operation has made longer, if need be after a search for
     /// what nobody needs.
-    pub(super) fn has_room(&mut self, table: &mut Table, now: Now) -> Result<bool, Trouble> {
+    pub(super) fn has_room(&mut self, table: &mut Table, now: Now) -> Result<bool, StoreError> {
         let quota = self.quota()?;
         let is_long = |bytes: &Option<Vec<u8>>| {
             bytes.as_ref().is_some_and(|bytes| bytes.len() > quota.longest())
@@ -86,7 +86,7 @@ impl Step<'_> {
 
     /// Refuses an operation for which there is no quota, before any of it is written. What was
     /// searched is kept, so that the next search goes on from there.
-    pub(super) fn full(self) -> Trouble {
+    pub(super) fn full(self) -> StoreError {
         let (store, quota) = (self.store, self.quota());
         match quota.and_then(|quota| self.commit().map(|()| quota)) {
             Ok(quota) => errors::of_full(store.folder(), quota.limit()),

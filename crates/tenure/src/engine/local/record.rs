@@ -7,7 +7,7 @@ use crate::core::holders::{Entries, Holder, Holders};
 use crate::core::lock::LockState;
 use crate::core::queue::{Queue, Waiter};
 use crate::core::shape::{Kind, Shape};
-use crate::core::table::Route;
+use crate::core::table::ClientId;
 use crate::info::ForceRecord;
 
 /// Another form gets another version, so that no program takes it for its own.
@@ -16,7 +16,7 @@ const VERSION: u8 = 1;
 /// What the store remembers besides its locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Meta {
-    pub(super) last_route: Route,
+    pub(super) last_client_id: ClientId,
     pub(super) last_fence: u64,
     /// With so many records, those that nobody needs are looked for.
     pub(super) sweep_at: u64,
@@ -25,7 +25,7 @@ pub(super) struct Meta {
 impl Meta {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Writer::beginning_with(VERSION);
-        out.short(self.last_route);
+        out.short(self.last_client_id);
         out.long(self.last_fence);
         out.long(self.sweep_at);
         out.finish()
@@ -33,8 +33,8 @@ impl Meta {
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
         read(bytes, |from| {
-            let (last_route, last_fence) = (from.short()?, from.fence()?.value());
-            Ok(Self { last_route, last_fence, sweep_at: from.long()? })
+            let (last_client_id, last_fence) = (from.short()?, from.fence()?.value());
+            Ok(Self { last_client_id, last_fence, sweep_at: from.long()? })
         })
     }
 }
@@ -137,7 +137,7 @@ fn write_holder(out: &mut Writer, holder: &Holder) {
     out.long(holder.fence.value());
     out.moment(holder.until);
     out.moment(holder.since);
-    out.short(holder.route);
+    out.short(holder.client_id);
     let numbers = holder.entries.numbers();
     out.length(numbers.len());
     numbers.iter().for_each(|&number| out.long(number));
@@ -152,7 +152,7 @@ fn read_holder(from: &mut Reader<'_>) -> Result<Holder, Unreadable> {
         fence: from.fence()?,
         until: from.moment()?,
         since: from.moment()?,
-        route: from.short()?,
+        client_id: from.short()?,
         entries: {
             let mut entries = Entries::None;
             for _ in 0..from.length()? {
@@ -172,7 +172,7 @@ fn write_waiter(out: &mut Writer, waiter: &Waiter) {
     out.short(waiter.fences);
     out.moment(waiter.alive_until);
     out.moment(waiter.since);
-    out.short(waiter.route);
+    out.short(waiter.client_id);
     out.about(&waiter.about);
 }
 
@@ -185,7 +185,7 @@ fn read_waiter(from: &mut Reader<'_>) -> Result<Waiter, Unreadable> {
         fences: from.short()?,
         alive_until: from.moment()?,
         since: from.moment()?,
-        route: from.short()?,
+        client_id: from.short()?,
         about: from.about()?,
     })
 }

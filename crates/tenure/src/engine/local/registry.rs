@@ -11,13 +11,13 @@ use super::errors;
 use super::folder::DATA;
 use super::store::Store;
 use super::store_folder::Identity;
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::sync::lock;
 
 static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
 
 /// What is set when a folder has been opened, or not.
-type Opened = Arc<OnceLock<Result<(), Trouble>>>;
+type Opened = Arc<OnceLock<Result<(), StoreError>>>;
 
 /// A folder, and the process that opens it: a forked child does not wait for a thread of its parent.
 type Place = (u32, Identity);
@@ -39,11 +39,11 @@ pub(super) struct Shared {
 impl Shared {
     /// The store of this folder, which has been prepared; if it is not open, with a map of so many
     /// bytes.
-    pub(super) fn open(folder: &Path, bytes: usize) -> Result<Self, Trouble> {
+    pub(super) fn open(folder: &Path, bytes: usize) -> Result<Self, StoreError> {
         Self::open_in(std::process::id(), folder, bytes)
     }
 
-    pub(super) fn open_in(process: u32, folder: &Path, bytes: usize) -> Result<Self, Trouble> {
+    pub(super) fn open_in(process: u32, folder: &Path, bytes: usize) -> Result<Self, StoreError> {
         let identity = Identity::at(folder);
         let identity = identity.map_err(|error| errors::of_files(folder, &error))?;
         loop {
@@ -65,7 +65,7 @@ enum Beginning {
     Others(Opened),
 }
 
-fn begin(place: Place, folder: &Path) -> Result<Beginning, Trouble> {
+fn begin(place: Place, folder: &Path) -> Result<Beginning, StoreError> {
     let mut registry = lock(&REGISTRY);
     let registry = registry.get_or_insert_default();
     let data = Identity::at(&folder.join(DATA)).ok();
@@ -94,7 +94,7 @@ struct Opening {
 
 impl Opening {
     /// Opens it, without keeping those from their work who have other folders.
-    fn open(self, folder: &Path, bytes: usize) -> Result<Shared, Trouble> {
+    fn open(self, folder: &Path, bytes: usize) -> Result<Shared, StoreError> {
         let store = Store::open(self.place.0, folder, bytes).map(Arc::new);
         if let Ok(store) = &store {
             let mut registry = lock(&REGISTRY);
@@ -112,7 +112,7 @@ impl Drop for Opening {
             registry.opening.remove(&self.place);
         }
         // Nothing is set only if it has panicked.
-        let _ = self.opened.set(Err(Trouble::refused("the store could not be opened")));
+        let _ = self.opened.set(Err(StoreError::refused("the store could not be opened")));
     }
 }
 

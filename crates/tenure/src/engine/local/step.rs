@@ -17,8 +17,8 @@ use crate::clock;
 use crate::core::lock::LockState;
 use crate::core::moment::Now;
 use crate::core::name::LockName;
-use crate::core::table::{Effects, Route, Table};
-use crate::error::Trouble;
+use crate::core::table::{ClientId, Effects, Table};
+use crate::error::StoreError;
 
 /// What keys begin with.
 pub(super) const LOCK: u8 = b'l';
@@ -45,7 +45,7 @@ pub(super) struct Done<T> {
     /// The wake-ups to deliver.
     pub(super) effects: Effects,
     /// The locks among several for which nothing was done, each with the reason.
-    pub(super) unreadable: Vec<(LockName, Trouble)>,
+    pub(super) unreadable: Vec<(LockName, StoreError)>,
 }
 
 pub(super) struct Step<'s> {
@@ -54,15 +54,15 @@ pub(super) struct Step<'s> {
     /// Locks in the table, with the bytes they were read from.
     pub(super) brought: Vec<(LockName, Option<Vec<u8>>)>,
     /// Locks that could not be brought, because their records cannot be read. They stay as they are.
-    pub(super) unreadable: Vec<(LockName, Trouble)>,
+    pub(super) unreadable: Vec<(LockName, StoreError)>,
     /// Clients that were asked for, and whether they are gone.
-    asked: Vec<(Route, bool)>,
+    asked: Vec<(ClientId, bool)>,
     // Last, so that the transaction has ended when the turn does.
     guard: StoreGuard<'s>,
 }
 
 impl<'s> Step<'s> {
-    pub(super) fn begin(store: &'s Store, patience: Patience) -> Result<Self, Trouble> {
+    pub(super) fn begin(store: &'s Store, patience: Patience) -> Result<Self, StoreError> {
         let guard = store.mutex.take(patience, || store.last_change())?;
         let transaction = store.env.write_txn();
         let transaction = transaction.map_err(|error| errors::of_map(store.folder(), &error))?;
@@ -81,7 +81,7 @@ impl<'s> Step<'s> {
         mut self,
         mut subject: Subject<'_>,
         operation: impl FnOnce(&mut Table, Now, &mut Effects) -> T,
-    ) -> Result<Done<T>, Trouble> {
+    ) -> Result<Done<T>, StoreError> {
         // Asked only now: whoever has the transaction has the present.
         let now = clock::both();
         let mut meta = self.read_meta()?;
@@ -111,7 +111,7 @@ impl<'s> Step<'s> {
     }
 
     /// Writes what has changed. True if there is a lock now that was none before.
-    fn put_back(&mut self, table: &mut Table) -> Result<bool, Trouble> {
+    fn put_back(&mut self, table: &mut Table) -> Result<bool, StoreError> {
         let mut has_new = false;
         for (name, before) in std::mem::take(&mut self.brought) {
             let lock = table.lock_mut(&name).filter(|lock| !lock.is_idle());
@@ -127,7 +127,7 @@ impl<'s> Step<'s> {
     }
 
     /// Keeps the record of a forced release, and forgets the oldest if there are too many.
-    fn put_forced(&mut self, table: &Table) -> Result<(), Trouble> {
+    fn put_forced(&mut self, table: &Table) -> Result<(), StoreError> {
         let Some(forced) = table.last_forced() else {
             return Ok(());
         };
@@ -147,35 +147,35 @@ impl<'s> Step<'s> {
 
     /// Brings a lock to what its clients are now.
     pub(super) fn settle_lives(&mut self, lock: &mut LockState, now: Now, waiters: Waiters) {
-        liveness::end_the_gone(lock, now.clock, waiters, |route| self.saw_end_of(route));
-        liveness::prolong_the_inherited(lock, now.clock, |route| {
-            !self.saw_end_of(route) && client::is_inherited(&self.store.clients, route)
+        liveness::end_the_gone(lock, now.clock, waiters, |client_id| self.saw_end_of(client_id));
+        liveness::prolong_the_inherited(lock, now.clock, |client_id| {
+            !self.saw_end_of(client_id) && client::is_inherited(&self.store.clients, client_id)
         });
     }
 
     /// Whether a client is gone, which is asked for once in a step: what is gone stays so.
-    pub(super) fn saw_end_of(&mut self, route: Route) -> bool {
-        if let Some((_, is_gone)) = self.asked.iter().find(|(asked, _)| *asked == route) {
+    pub(super) fn saw_end_of(&mut self, client_id: ClientId) -> bool {
+        if let Some((_, is_gone)) = self.asked.iter().find(|(asked, _)| *asked == client_id) {
             return *is_gone;
         }
-        let is_gone = self.store.is_gone(route);
-        self.asked.push((route, is_gone));
+        let is_gone = self.store.is_gone(client_id);
+        self.asked.push((client_id, is_gone));
         is_gone
     }
 
-    pub(super) fn decode(&self, name: &LockName, bytes: &[u8]) -> Result<LockState, Trouble> {
+    pub(super) fn decode(&self, name: &LockName, bytes: &[u8]) -> Result<LockState, StoreError> {
         let unreadable = |why| errors::of_record(self.store.folder(), &format!("`{name}`"), why);
         record::decode_lock(bytes).map_err(unreadable)
     }
 
-    pub(super) fn refused(&self, error: &heed::Error) -> Trouble {
+    pub(super) fn refused(&self, error: &heed::Error) -> StoreError {
         errors::of_map(self.store.folder(), error)
     }
 }
 
 /// The plain access to records.
 impl Step<'_> {
-    pub(super) fn read_meta(&self) -> Result<Meta, Trouble> {
+    pub(super) fn read_meta(&self) -> Result<Meta, StoreError> {
         let Some(bytes) = self.get(META)? else {
             return Ok(Meta::default());
         };
@@ -183,12 +183,12 @@ impl Step<'_> {
             .map_err(|why| errors::of_record(self.store.folder(), "the store itself", why))
     }
 
-    pub(super) fn write_meta(&mut self, meta: &Meta) -> Result<(), Trouble> {
+    pub(super) fn write_meta(&mut self, meta: &Meta) -> Result<(), StoreError> {
         self.put(META, &meta.encode())
     }
 
     /// How many records there are, of all kinds.
-    pub(super) fn count(&self) -> Result<u64, Trouble> {
+    pub(super) fn count(&self) -> Result<u64, StoreError> {
         let count = self.store.records.len(&self.transaction);
         count.map_err(|error| self.refused(&error))
     }
@@ -199,7 +199,7 @@ impl Step<'_> {
         prefix: &[u8],
         after: &[u8],
         most: usize,
-    ) -> Result<Vec<Vec<u8>>, Trouble> {
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
         let begin = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
         let found = self.store.records.range(&self.transaction, &(begin, Bound::Unbounded));
         let mut keys = Vec::new();
@@ -213,27 +213,27 @@ impl Step<'_> {
         Ok(keys)
     }
 
-    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let found = self.store.records.get(&self.transaction, key);
         Ok(found.map_err(|error| self.refused(&error))?.map(<[u8]>::to_vec))
     }
 
-    pub(super) fn put(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Trouble> {
+    pub(super) fn put(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), StoreError> {
         let put = self.store.records.put(&mut self.transaction, key, bytes);
         put.map_err(|error| self.refused(&error))
     }
 
-    pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), Trouble> {
+    pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), StoreError> {
         let deleted = self.store.records.delete(&mut self.transaction, key);
         deleted.map(drop).map_err(|error| self.refused(&error))
     }
 
-    fn below(&self, prefix: &[u8]) -> Result<RoPrefix<'_, Bytes, Bytes>, Trouble> {
+    fn below(&self, prefix: &[u8]) -> Result<RoPrefix<'_, Bytes, Bytes>, StoreError> {
         let found = self.store.records.prefix_iter(&self.transaction, prefix);
         found.map_err(|error| self.refused(&error))
     }
 
-    pub(super) fn commit(mut self) -> Result<(), Trouble> {
+    pub(super) fn commit(mut self) -> Result<(), StoreError> {
         let before = self.store.last_change();
         let committed = self.transaction.commit();
         if self.store.last_change() != before {

@@ -22,9 +22,9 @@ use super::step::{Done, Step, Subject};
 use super::store_folder::StoreFolder;
 use super::store_mutex::{Patience, StoreMutex};
 use crate::core::moment::Now;
-use crate::core::table::{Effects, Route, Table};
+use crate::core::table::{ClientId, Effects, Table};
 use crate::engine::{CancelRequest, Wakeup};
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::sync::lock;
 
 pub(super) struct Store {
@@ -33,7 +33,7 @@ pub(super) struct Store {
     pub(super) env: Env,
     pub(super) records: Records,
     /// The clients of this process.
-    here: Mutex<HashMap<Route, Arc<Ear>>>,
+    here: Mutex<HashMap<ClientId, Arc<Ear>>>,
     /// What wake-ups are sent from.
     sender: UnixDatagram,
     process: u32,
@@ -45,7 +45,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn open(process: u32, folder: &Path, bytes: usize) -> Result<Self, Trouble> {
+    pub(super) fn open(process: u32, folder: &Path, bytes: usize) -> Result<Self, StoreError> {
         let of_files = |error| errors::of_files(folder, &error);
         let mutex = StoreMutex::open(folder).map_err(of_files)?;
         // Before the map is open, changes are seen by the time of the last write to its file.
@@ -86,7 +86,7 @@ impl Store {
     }
 
     /// Refuses a share of this store to a forked child, and to whoever finds it elsewhere.
-    pub(super) fn ensure_shared(&self, process: u32) -> Result<(), Trouble> {
+    pub(super) fn ensure_shared(&self, process: u32) -> Result<(), StoreError> {
         if process != self.process {
             return Err(self.of_parent());
         }
@@ -95,8 +95,8 @@ impl Store {
 
     /// The child has the parent's map, with none of its rights, and a second map would end those of
     /// the first.
-    fn of_parent(&self) -> Trouble {
-        Trouble::refused(format!(
+    fn of_parent(&self) -> StoreError {
+        StoreError::refused(format!(
             "this process was forked from one that has the store in `{}` open: connect after the \
              fork and not before, or start the child with `exec`",
             self.folder.display()
@@ -104,31 +104,31 @@ impl Store {
     }
 
     /// A new client of this store.
-    pub(super) fn join(&self) -> Result<Presence, Trouble> {
+    pub(super) fn join(&self) -> Result<Presence, StoreError> {
         let mut step = Step::begin(self, Patience::Opening)?;
         let mut meta = step.read_meta()?;
         let of_files = |error| errors::of_files(&self.folder, &error);
         client::remove_stale(&self.clients).map_err(of_files)?;
         loop {
-            meta.last_route = meta.last_route % MAX_CLIENT + 1;
-            if client::is_stale(&self.clients, meta.last_route) {
+            meta.last_client_id = meta.last_client_id % MAX_CLIENT + 1;
+            if client::is_stale(&self.clients, meta.last_client_id) {
                 break;
             }
         }
-        let presence = Presence::begin(&self.clients, meta.last_route).map_err(of_files)?;
+        let presence = Presence::begin(&self.clients, meta.last_client_id).map_err(of_files)?;
         step.write_meta(&meta)?;
         step.commit()?;
-        lock(&self.here).insert(presence.ear.route, presence.ear.clone());
+        lock(&self.here).insert(presence.ear.client_id, presence.ear.clone());
         Ok(presence)
     }
 
-    pub(super) fn leave(&self, route: Route) {
-        lock(&self.here).remove(&route);
+    pub(super) fn leave(&self, client_id: ClientId) {
+        lock(&self.here).remove(&client_id);
     }
 
     /// Whether a client is one of this process.
-    pub(super) fn is_here(&self, route: Route) -> bool {
-        lock(&self.here).contains_key(&route)
+    pub(super) fn is_here(&self, client_id: ClientId) -> bool {
+        lock(&self.here).contains_key(&client_id)
     }
 
     /// A number that is another one after every change, of whatever lock.
@@ -137,9 +137,9 @@ impl Store {
     }
 
     /// Whether a client has ended.
-    pub(super) fn is_gone(&self, route: Route) -> bool {
-        !self.is_here(route)
-            && self.lock_files.has_ended(&self.clients, route)
+    pub(super) fn is_gone(&self, client_id: ClientId) -> bool {
+        !self.is_here(client_id)
+            && self.lock_files.has_ended(&self.clients, client_id)
             // Gone with the whole folder, a file proves nothing.
             && self.store_folder.is_there()
     }
@@ -150,7 +150,7 @@ impl Store {
         patience: Patience,
         subject: Subject<'_>,
         operation: impl FnOnce(&mut Table, Now, &mut Effects) -> T,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, StoreError> {
         Ok(self.perform_on_each(patience, subject, operation)?.outcome)
     }
 
@@ -160,7 +160,7 @@ impl Store {
         patience: Patience,
         subject: Subject<'_>,
         operation: impl FnOnce(&mut Table, Now, &mut Effects) -> T,
-    ) -> Result<Done<T>, Trouble> {
+    ) -> Result<Done<T>, StoreError> {
         if self.is_of_parent() {
             return Err(self.of_parent());
         }
@@ -174,8 +174,8 @@ impl Store {
     /// A grant to a client that is gone passes to the next waiter.
     fn deliver(&self, effects: Effects) {
         let mut pending = VecDeque::from(effects);
-        while let Some((route, wakeup)) = pending.pop_front() {
-            if self.tell(client_of(route), &wakeup) {
+        while let Some((client_id, wakeup)) = pending.pop_front() {
+            if self.tell(client_of(client_id), &wakeup) {
                 continue;
             }
             let Wakeup::Granted { name, entry, .. } = wakeup else {
@@ -193,11 +193,11 @@ impl Store {
     }
 
     /// False if that client is gone.
-    fn tell(&self, route: Route, wakeup: &Wakeup) -> bool {
-        let here = lock(&self.here).get(&route).cloned();
+    fn tell(&self, client_id: ClientId, wakeup: &Wakeup) -> bool {
+        let here = lock(&self.here).get(&client_id).cloned();
         match here {
             Some(ear) => ear.wake(wakeup.clone()),
-            None => client::send(&self.sender, &self.clients, route, wakeup),
+            None => client::send(&self.sender, &self.clients, client_id, wakeup),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Stat, fstat, lstat};
 
 use super::folder::{CLIENTS, DATA};
-use crate::error::Trouble;
+use crate::error::StoreError;
 
 /// Which file it is, whatever its path. While it is open, no other one gets its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,13 +75,13 @@ impl StoreFolder {
         fstat(&self.data).is_ok_and(|found| found.st_nlink > 0)
     }
 
-    pub(super) fn ensure_there(&self) -> Result<(), Trouble> {
+    pub(super) fn ensure_there(&self) -> Result<(), StoreError> {
         if self.is_there() { Ok(()) } else { Err(self.missing()) }
     }
 
     /// For whoever wants what is there now, while this one is still open.
-    pub(super) fn in_use_here(&self) -> Trouble {
-        Trouble::refused(format!(
+    pub(super) fn in_use_here(&self) -> StoreError {
+        StoreError::refused(format!(
             "the folder `{}` was removed and made anew, and this process still has clients of the \
              removed one: drop them, and connect again",
             self.folder.display()
@@ -89,9 +89,9 @@ impl StoreFolder {
     }
 
     /// Why this process does not find the folder any more, as far as it can know.
-    pub(super) fn missing(&self) -> Trouble {
+    pub(super) fn missing(&self) -> StoreError {
         let path = self.folder.display();
-        Trouble::refused(match Identity::at(&self.clients) {
+        StoreError::refused(match Identity::at(&self.clients) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => format!(
                 "this process is not allowed to look into the folder `{path}` any more, as after it \
                  gave up privileges: connect as the user that it is to be ({error})"

@@ -24,7 +24,7 @@ use super::backoff::Backoff;
 use super::errors;
 use crate::clock;
 use crate::core::moment::Moment;
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::sync::lock;
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ impl StoreMutex {
         &self,
         patience: Patience,
         last_change: impl Fn() -> usize,
-    ) -> Result<StoreGuard<'_>, Trouble> {
+    ) -> Result<StoreGuard<'_>, StoreError> {
         match self.try_take()? {
             Some(guard) => Ok(guard),
             None => self.wait(patience, last_change),
@@ -113,7 +113,7 @@ impl StoreMutex {
         &self,
         patience: Patience,
         last_change: impl Fn() -> usize,
-    ) -> Result<StoreGuard<'_>, Trouble> {
+    ) -> Result<StoreGuard<'_>, StoreError> {
         // Both only grow, so that their sum tells all.
         let last_change = || last_change().wrapping_add(self.count() as usize);
         let backoff = Backoff::begin(clock::now(), last_change());
@@ -151,7 +151,7 @@ impl StoreMutex {
         })
     }
 
-    fn try_take(&self) -> Result<Option<StoreGuard<'_>>, Trouble> {
+    fn try_take(&self) -> Result<Option<StoreGuard<'_>>, StoreError> {
         let here = match self.here.try_lock() {
             Ok(here) => here,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -172,7 +172,7 @@ impl StoreMutex {
         u64::from_le_bytes(count)
     }
 
-    fn stuck(&self, still: Duration) -> Trouble {
+    fn stuck(&self, still: Duration) -> StoreError {
         // What is listed may change while it is read.
         let owner = (0..3).find_map(|_| owner_of(&self.path));
         errors::of_stuck(&self.path, owner, still)

@@ -9,7 +9,7 @@ use super::record::Meta;
 use super::step::{LOCK, Step, name_of};
 use crate::clock;
 use crate::core::moment::Now;
-use crate::error::Trouble;
+use crate::error::StoreError;
 
 /// Where the last slice ended.
 const CURSOR: &[u8] = b"s";
@@ -25,7 +25,7 @@ const SEARCH: Duration = Duration::from_millis(10);
 
 impl Step<'_> {
     /// A slice, each time the number of records has doubled since all were looked at, until all are.
-    pub(super) fn sweep(&mut self, meta: &mut Meta, now: Now) -> Result<(), Trouble> {
+    pub(super) fn sweep(&mut self, meta: &mut Meta, now: Now) -> Result<(), StoreError> {
         if self.count()? < meta.sweep_at.max(SWEEP_FROM) {
             return Ok(());
         }
@@ -41,8 +41,8 @@ impl Step<'_> {
     pub(super) fn sweep_until(
         &mut self,
         now: Now,
-        is_enough: impl Fn(&Self) -> Result<bool, Trouble>,
-    ) -> Result<usize, Trouble> {
+        is_enough: impl Fn(&Self) -> Result<bool, StoreError>,
+    ) -> Result<usize, StoreError> {
         let end = clock::now() + SEARCH;
         let (mut forgotten, mut rounds) = (0, 0);
         loop {
@@ -57,7 +57,7 @@ impl Step<'_> {
     }
 
     /// Looks at a few more records. How many were forgotten, and whether these were the last.
-    pub(super) fn sweep_slice(&mut self, now: Now) -> Result<(usize, bool), Trouble> {
+    pub(super) fn sweep_slice(&mut self, now: Now) -> Result<(usize, bool), StoreError> {
         let after = self.get(CURSOR)?.unwrap_or_default();
         let keys = self.keys(&[LOCK], &after, SLICE)?;
         let mut forgotten = 0;
@@ -75,7 +75,7 @@ impl Step<'_> {
         Ok((forgotten, is_last))
     }
 
-    fn is_idle(&mut self, key: &[u8], now: Now) -> Result<bool, Trouble> {
+    fn is_idle(&mut self, key: &[u8], now: Now) -> Result<bool, StoreError> {
         let (Some(name), Some(bytes)) = (name_of(key), self.get(key)?) else {
             return Ok(false);
         };

@@ -51,10 +51,10 @@ fn a_holder() -> impl Strategy<Value = Holder> {
     let numbers = (0u32..1000, any::<u32>(), a_fence(), any::<u32>());
     let times = (a_moment(), a_moment());
     (an_owner(), numbers, times, vec(any::<u64>(), 0..4), an_about()).prop_map(
-        |(owner, (permits, fences, fence, route), (until, since), all, about)| {
+        |(owner, (permits, fences, fence, client_id), (until, since), all, about)| {
             let mut entries = Entries::None;
             all.into_iter().for_each(|number| entries.add(number));
-            Holder { owner, permits, fences, fence, until, since, entries, about, route }
+            Holder { owner, permits, fences, fence, until, since, entries, about, client_id }
         },
     )
 }
@@ -63,7 +63,12 @@ fn a_waiter() -> impl Strategy<Value = Waiter> {
     let numbers = (any::<u64>(), 0..=Shape::MAX_LIMIT, any::<u32>(), any::<u32>());
     let times = (a_moment(), a_moment(), 10u64..86_400_000, any::<u32>());
     (an_owner(), numbers, times, an_about()).prop_map(
-        |(owner, (number, permits, fences, route), (alive_until, since, lease, claim), about)| {
+        |(
+            owner,
+            (number, permits, fences, client_id),
+            (alive_until, since, lease, claim),
+            about,
+        )| {
             Waiter {
                 entry: Entry { owner, number },
                 permits,
@@ -73,7 +78,7 @@ fn a_waiter() -> impl Strategy<Value = Waiter> {
                 alive_until,
                 since,
                 about,
-                route,
+                client_id,
             }
         },
     )

@@ -17,13 +17,13 @@ use crate::error::Invalid;
 /// Where a server is, and as whom to speak to it.
 #[derive(Clone)]
 pub(super) struct Address {
-    pub(super) place: Place,
+    pub(super) place: Endpoint,
     login: Login,
 }
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Endpoint {
     Tcp(String, u16),
     /// With TLS, and so under the name that the server's certificate must have.
     Tls {
@@ -90,7 +90,7 @@ impl Address {
 fn parse_plain(url: &Url) -> Result<Address, Invalid> {
     let (host, port) = parse_host(url)?;
     match url.query_pairs().next() {
-        None => Ok(Address { place: Place::Tcp(host, port), login: parse_login(url)? }),
+        None => Ok(Address { place: Endpoint::Tcp(host, port), login: parse_login(url)? }),
         Some((key, _)) if matches!(&*key, "ca" | "cert" | "key") => {
             Err(refuse("ca, cert and key are for TLS, which rediss:// speaks"))
         }
@@ -117,7 +117,7 @@ fn parse_tls(url: &Url) -> Result<Address, Invalid> {
         }
     }
     let trust = Trust::new(ca, cert, key).map_err(|invalid| refuse(&invalid.to_string()))?;
-    Ok(Address { place: Place::Tls { host, port, name, trust }, login: parse_login(url)? })
+    Ok(Address { place: Endpoint::Tls { host, port, name, trust }, login: parse_login(url)? })
 }
 
 fn parse_host(url: &Url) -> Result<(String, u16), Invalid> {
@@ -150,7 +150,7 @@ fn parse_unix(url: &Url) -> Result<Address, Invalid> {
             _ => return Err(refuse("it asks for something other than db, user and pass")),
         }
     }
-    Ok(Address { place: Place::Unix(path.into()), login })
+    Ok(Address { place: Endpoint::Unix(path.into()), login })
 }
 
 fn parse_database(text: &str) -> Result<u32, Invalid> {
@@ -166,7 +166,7 @@ fn refuse(why: &str) -> Invalid {
     Invalid::new(format!("this URL of a store cannot be used: {why}; write {FORMS}"))
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(host, port) | Self::Tls { host, port, .. } => write!(f, "{host}:{port}"),
@@ -188,24 +188,24 @@ mod tests {
     #[test]
     fn the_forms_that_people_use_are_understood() {
         let place = |url| Address::parse(url).unwrap().place;
-        assert_eq!(place("redis://127.0.0.1"), Place::Tcp("127.0.0.1".into(), 6379));
-        assert_eq!(place("redis://[::1]:7000"), Place::Tcp("::1".into(), 7000));
-        assert_eq!(place("valkey://host:7000/2"), Place::Tcp("host".into(), 7000));
-        assert_eq!(place("unix:///run/redis.sock"), Place::Unix("/run/redis.sock".into()));
-        assert_eq!(place("redis+unix:///run/r.sock?db=1"), Place::Unix("/run/r.sock".into()));
+        assert_eq!(place("redis://127.0.0.1"), Endpoint::Tcp("127.0.0.1".into(), 6379));
+        assert_eq!(place("redis://[::1]:7000"), Endpoint::Tcp("::1".into(), 7000));
+        assert_eq!(place("valkey://host:7000/2"), Endpoint::Tcp("host".into(), 7000));
+        assert_eq!(place("unix:///run/redis.sock"), Endpoint::Unix("/run/redis.sock".into()));
+        assert_eq!(place("redis+unix:///run/r.sock?db=1"), Endpoint::Unix("/run/r.sock".into()));
     }
 
     #[test]
     fn tls_is_spoken_with_whom_the_url_says() {
         let place = |url| Address::parse(url).unwrap().place;
         let file = |name: &str| Some(PathBuf::from(name));
-        let Place::Tls { host, port, name, trust } = place("rediss://ann:word@host/2") else {
+        let Endpoint::Tls { host, port, name, trust } = place("rediss://ann:word@host/2") else {
             panic!("without TLS")
         };
         assert_eq!((host.as_str(), port, &*name.to_str()), ("host", 6379, "host"));
         assert_eq!(trust, Trust::default());
         let given = place("valkeys://[::1]:7000?ca=/etc/c%20a.pem&cert=me.pem&key=me.key");
-        let Place::Tls { name, trust, .. } = &given else { panic!("without TLS") };
+        let Endpoint::Tls { name, trust, .. } = &given else { panic!("without TLS") };
         assert!(matches!(name, ServerName::IpAddress(_)), "{name:?}");
         let expected = Trust::new(file("/etc/c a.pem"), file("me.pem"), file("me.key"));
         assert_eq!(*trust, expected.unwrap());

@@ -47,13 +47,13 @@ use self::gathered::{Departure, Gathered, Waiting};
 use self::item::{Batch, awaited, distribute, settling};
 pub(super) use self::item::{Batched, Common, is_more, lines, read};
 use super::call::Landing;
+use super::errors::may_be_about_one;
 use super::link::{Link, closed};
 use super::resp::Reply;
 use super::scripts::Script;
-use super::trouble::may_be_about_one;
 use crate::core::name::LockName;
 use crate::engine::Answer;
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::sync::lock;
 
 /// How many operations one call carries at most: one call must not keep a server from others.
@@ -192,7 +192,7 @@ struct Flight {
 
 impl Flight {
     /// The answer is there: first the next call departs, then everyone is told.
-    fn land(mut self, result: Result<Reply, Trouble>) {
+    fn land(mut self, result: Result<Reply, StoreError>) {
         match result {
             Err(trouble) if self.batch.len() > 1 && may_be_about_one(&trouble) => {
                 self.put_back(false, true);
@@ -249,7 +249,7 @@ impl Flight {
 /// Answers acquires that were not performed, and cannot be any more.
 fn refuse(items: Batch) {
     let trouble =
-        Trouble::refused("the lock was released or cancelled before it could be acquired");
+        StoreError::refused("the lock was released or cancelled before it could be acquired");
     drop(distribute(items, Err(trouble)));
 }
 

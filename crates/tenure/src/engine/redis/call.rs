@@ -7,14 +7,14 @@ use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 
 use super::batch::Common;
+use super::errors::{is_forbidden, is_missing_script, of_server};
 use super::keys;
 use super::link::{Link, closed};
 use super::resp::{Command, Reply};
 use super::scripts::Script;
-use super::trouble::{is_forbidden, is_missing_script, of_server};
 use super::wire::Done;
 use crate::core::name::LockName;
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::sync::lock;
 
 /// How often a script is loaded for one call, where it cannot be sent along: each time, the server may
@@ -36,7 +36,7 @@ pub(super) type Landed = Done;
 pub(super) enum Landing {
     /// The server does not know the script. So it has not run.
     Missing,
-    Done(Result<Reply, Trouble>),
+    Done(Result<Reply, StoreError>),
 }
 
 /// Called with what came of a call that was sent once.
@@ -81,7 +81,7 @@ impl Link {
     pub(super) fn call_once(self: &Arc<Self>, call: Call, landed: LandedOnce) {
         let call = Arc::new(call);
         let sent = call.clone();
-        let done = Box::new(move |result: Result<Reply, Trouble>| match result {
+        let done = Box::new(move |result: Result<Reply, StoreError>| match result {
             Ok(reply) if is_missing_script(&reply) => landed(call, Landing::Missing),
             result => {
                 let answer = call.answer(result);
@@ -104,7 +104,7 @@ impl Link {
 
     fn call_again(self: Arc<Self>, call: Arc<Call>, landed: Landed) {
         let (link, sent) = (self.clone(), call.clone());
-        let done = Box::new(move |result: Result<Reply, Trouble>| match result {
+        let done = Box::new(move |result: Result<Reply, StoreError>| match result {
             Ok(reply) if is_missing_script(&reply) => link.call_with_text(call, landed),
             result => landed(call.answer(result)),
         });
@@ -117,7 +117,7 @@ impl Link {
         let command =
             call.command.with_head(["EVALSHA", &call.script.hash], ["EVAL", &call.script.text]);
         let link = self.clone();
-        let done = Box::new(move |result: Result<Reply, Trouble>| match result {
+        let done = Box::new(move |result: Result<Reply, StoreError>| match result {
             Ok(reply) if is_forbidden(&reply) => link.load_and_call(call, landed, LOADS),
             result => landed(call.answer(result)),
         });
@@ -129,7 +129,7 @@ impl Link {
         let load = Command::new("SCRIPT").arg("LOAD").arg(&call.script.text);
         self.send(&load, Box::new(|_| ()));
         let (link, sent) = (self.clone(), call.clone());
-        let done = Box::new(move |result: Result<Reply, Trouble>| match result {
+        let done = Box::new(move |result: Result<Reply, StoreError>| match result {
             Ok(reply) if is_missing_script(&reply) && loads > 1 => {
                 link.load_and_call(call, landed, loads - 1);
             }
@@ -139,7 +139,7 @@ impl Link {
     }
 
     /// Runs a script, and awaits its answer.
-    pub(super) async fn run(self: &Arc<Self>, call: Call) -> Result<Reply, Trouble> {
+    pub(super) async fn run(self: &Arc<Self>, call: Call) -> Result<Reply, StoreError> {
         let (done, answer) = oneshot::channel();
         self.call(call, Box::new(|result| drop(done.send(result))));
         answer.await.unwrap_or_else(|_| Err(closed()))
@@ -148,7 +148,7 @@ impl Link {
 
 impl Call {
     /// What the script answered: a text or an array that begins with the nonce, and what was behind it.
-    fn answer(&self, result: Result<Reply, Trouble>) -> Result<Reply, Trouble> {
+    fn answer(&self, result: Result<Reply, StoreError>) -> Result<Reply, StoreError> {
         let reply = result?;
         let echo = match &reply {
             Reply::Error(error) => return Err(of_server(error)),
@@ -158,6 +158,6 @@ impl Call {
         if echo.and_then(|echo| echo.split([' ', '\n']).next()) == Some(&self.nonce) {
             return Ok(reply);
         }
-        Err(Trouble::unknown("the server gave the answer to another request"))
+        Err(StoreError::unknown("the server gave the answer to another request"))
     }
 }

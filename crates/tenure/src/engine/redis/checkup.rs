@@ -10,7 +10,7 @@ use super::server::Server;
 use crate::clock;
 use crate::engine::ListRequest;
 use crate::engine::checkup::{Finding, Severity};
-use crate::error::Trouble;
+use crate::error::StoreError;
 
 /// Answers slower than this keep short leases from being renewed in time.
 const SLOW: Duration = Duration::from_millis(50);
@@ -22,7 +22,7 @@ const SKEWED: Duration = Duration::from_secs(2);
 const LOOKED_AT: usize = 10_000;
 const NAMED: usize = 5;
 
-pub(super) async fn checkup(server: &Server) -> Result<Vec<Finding>, Trouble> {
+pub(super) async fn checkup(server: &Server) -> Result<Vec<Finding>, StoreError> {
     let mut findings = vec![permissions(server).await?];
     match info(server).await? {
         Some(info) => findings.extend(settings(server, &info).await),
@@ -64,7 +64,7 @@ async fn settings(server: &Server, info: &Info) -> Vec<Finding> {
 type Info = HashMap<String, String>;
 
 /// What the server tells about itself, or none if this user may not ask.
-async fn info(server: &Server) -> Result<Option<Info>, Trouble> {
+async fn info(server: &Server) -> Result<Option<Info>, StoreError> {
     let reply = server.commands.ask(&Command::new("INFO")).await?;
     let Some(text) = reply.text() else { return Ok(None) };
     let fields = text.lines().filter_map(|line| line.split_once(':'));
@@ -207,7 +207,7 @@ fn split_brain(least: Option<String>, lag: Option<String>, is_heeded: bool) -> F
     Finding::fine("split brain", found)
 }
 
-async fn latency(server: &Server) -> Result<Option<Finding>, Trouble> {
+async fn latency(server: &Server) -> Result<Option<Finding>, StoreError> {
     let mut slowest = Duration::ZERO;
     for _ in 0..10 {
         let sent = clock::now();
@@ -227,7 +227,7 @@ async fn latency(server: &Server) -> Result<Option<Finding>, Trouble> {
 }
 
 /// Locks that cannot be read, because something else has written to their keys.
-async fn contents(server: &Server) -> Result<Option<Finding>, Trouble> {
+async fn contents(server: &Server) -> Result<Option<Finding>, StoreError> {
     let request = ListRequest { prefix: String::new(), limit: LOOKED_AT };
     let locks = match server.list(request).await {
         // Refused: the finding on permissions tells.
@@ -255,7 +255,7 @@ async fn contents(server: &Server) -> Result<Option<Finding>, Trouble> {
     Ok(Some(Finding::bad("contents", Severity::Problem, found, advice)))
 }
 
-async fn skew(server: &Server) -> Result<Option<Finding>, Trouble> {
+async fn skew(server: &Server) -> Result<Option<Finding>, StoreError> {
     let reply = server.commands.ask(&Command::new("TIME")).await?;
     let parts = reply.array().unwrap_or_default().iter();
     let parts: Vec<u64> = parts.filter_map(|part| part.text()?.parse().ok()).collect();

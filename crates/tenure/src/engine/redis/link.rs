@@ -13,21 +13,21 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use super::address::Address;
+use super::errors::{of_greeting, of_server};
 use super::pace::{Outage, Pace};
 use super::resp::{Command, Reply};
 use super::stream::{self, CONNECT_TIME};
 use super::trip::Trip;
-use super::trouble::{of_greeting, of_server};
 use super::wire::{Done, Wire};
 use super::{reader, role, scripts};
-use crate::engine::pulse::Pulse;
-use crate::error::Trouble;
+use crate::engine::link_monitor::LinkMonitor;
+use crate::error::StoreError;
 use crate::sync::lock;
 
 /// One connection, kept up.
 pub(super) struct Link {
     pub(super) address: Address,
-    pub(super) pulse: Pulse,
+    pub(super) monitor: LinkMonitor,
     pace: Arc<Pace>,
     state: Mutex<State>,
     changed: Notify,
@@ -49,7 +49,7 @@ enum State {
     /// Nothing has been tried yet.
     New,
     Up(Arc<Wire>),
-    Down(Trouble),
+    Down(StoreError),
 }
 
 impl Link {
@@ -62,7 +62,7 @@ impl Link {
     ) -> Arc<Self> {
         Arc::new(Self {
             address,
-            pulse: Pulse::new(what_for),
+            monitor: LinkMonitor::new(what_for),
             pace,
             state: Mutex::new(State::New),
             changed: Notify::new(),
@@ -95,7 +95,7 @@ impl Link {
 
     /// Greets the server, and then carries traffic until the connection is lost; why it was, or could
     /// not be used.
-    async fn serve(&self, wire: Arc<Wire>, outage: &mut Outage) -> Trouble {
+    async fn serve(&self, wire: Arc<Wire>, outage: &mut Outage) -> StoreError {
         let place = &self.address.place;
         // Known before the server is asked what it is: no change is missed.
         let carrying = wire.carry(place, self.pace.moved());
@@ -107,7 +107,7 @@ impl Link {
                 }
             }
             loss = &mut carrying => {
-                return Trouble::refused(format!("could not speak with {place}: {}", loss.why));
+                return StoreError::refused(format!("could not speak with {place}: {}", loss.why));
             }
         }
         outage.end();
@@ -117,7 +117,7 @@ impl Link {
         }
         self.set(State::Up(wire.clone()));
         // Only now: what is said to be up takes requests.
-        if self.pulse.up() > 1 {
+        if self.monitor.up() > 1 {
             self.again.notify_one();
         }
         // The others may have been waiting for the same server.
@@ -126,12 +126,12 @@ impl Link {
         if loss.is_of_replica {
             self.pace.move_on();
         }
-        Trouble::refused(format!("lost the connection to {place}: {}", loss.why))
+        StoreError::refused(format!("lost the connection to {place}: {}", loss.why))
     }
 
     /// Logs in, makes sure that this is the master, and loads the scripts, so that the first call does
     /// not pay for it.
-    async fn greet(&self, wire: &Arc<Wire>) -> Result<(), Trouble> {
+    async fn greet(&self, wire: &Arc<Wire>) -> Result<(), StoreError> {
         let place = &self.address.place;
         let greeting = async {
             for command in self.address.greeting() {
@@ -152,18 +152,19 @@ impl Link {
                 match loaded.await? {
                     Reply::Error(error) => return Err(of_server(&error)),
                     reply if reply.text() == Some(&script.hash) => {}
-                    _ => return Err(Trouble::refused(format!("{place} does not load scripts"))),
+                    _ => return Err(StoreError::refused(format!("{place} does not load scripts"))),
                 }
             }
             Ok(())
         };
         let greeted = tokio::time::timeout(CONNECT_TIME, greeting).await;
-        let slow = || Trouble::refused(format!("{place} did not answer within {CONNECT_TIME:?}"));
+        let slow =
+            || StoreError::refused(format!("{place} did not answer within {CONNECT_TIME:?}"));
         greeted.unwrap_or_else(|_| Err(slow()))
     }
 
     /// Resolves when the first attempt to connect has ended.
-    pub(super) async fn first_attempt(&self) -> Result<(), Trouble> {
+    pub(super) async fn first_attempt(&self) -> Result<(), StoreError> {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
@@ -190,7 +191,7 @@ impl Link {
                 self.pace.want();
                 done(Err(trouble));
             }
-            State::New => done(Err(Trouble::refused("not connected yet"))),
+            State::New => done(Err(StoreError::refused("not connected yet"))),
         }
     }
 
@@ -198,14 +199,14 @@ impl Link {
     pub(super) fn ask(
         &self,
         command: &Command,
-    ) -> impl Future<Output = Result<Reply, Trouble>> + Send + use<> {
+    ) -> impl Future<Output = Result<Reply, StoreError>> + Send + use<> {
         let (done, reply) = oneshot::channel();
         self.send(command, Box::new(|result| drop(done.send(result))));
         async { reply.await.unwrap_or_else(|_| Err(closed())) }
     }
 
-    fn down(&self, why: Trouble) {
-        self.pulse.down(why.clone());
+    fn down(&self, why: StoreError) {
+        self.monitor.down(why.clone());
         self.set(State::Down(why));
     }
 
@@ -222,7 +223,7 @@ struct Keeper(Arc<Link>);
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.0.down(Trouble::refused("the client's I/O thread has ended"));
+        self.0.down(StoreError::refused("the client's I/O thread has ended"));
     }
 }
 
@@ -230,12 +231,12 @@ impl Drop for Keeper {
 fn ask(
     wire: &Arc<Wire>,
     command: &Command,
-) -> impl Future<Output = Result<Reply, Trouble>> + use<> {
+) -> impl Future<Output = Result<Reply, StoreError>> + use<> {
     let (done, reply) = oneshot::channel();
     wire.send(command, Box::new(|result| drop(done.send(result))));
     async { reply.await.unwrap_or_else(|_| Err(closed())) }
 }
 
-pub(super) fn closed() -> Trouble {
-    Trouble::unknown("the client was closed")
+pub(super) fn closed() -> StoreError {
+    StoreError::unknown("the client was closed")
 }

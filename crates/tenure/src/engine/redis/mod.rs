@@ -22,6 +22,7 @@ mod address;
 mod batch;
 mod call;
 mod checkup;
+mod errors;
 mod inbox;
 mod keys;
 mod link;
@@ -42,7 +43,6 @@ mod subscriber;
 mod tests;
 mod tls;
 mod trip;
-mod trouble;
 mod wire;
 
 use std::fmt;
@@ -58,10 +58,10 @@ use batch::Batcher;
 use link::Link;
 use pace::{Pace, pause};
 use renewals::Renewals;
-use server::{CLIENT_KEPT, Introduced, Server};
+use server::{CLIENT_KEPT, Registered, Server};
 use subscriber::Subscriber;
 
-use super::pulse::Pulse;
+use super::link_monitor::LinkMonitor;
 use super::{
     AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
     ForceRequest, Health, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal,
@@ -69,7 +69,7 @@ use super::{
 };
 use crate::core::fence::RETENTION;
 use crate::core::name::LockName;
-use crate::error::{Error, Trouble};
+use crate::error::{Error, StoreError};
 use crate::info::{About, LockInfo};
 use crate::{telemetry, thread};
 
@@ -77,7 +77,7 @@ use crate::{telemetry, thread};
 const CLAIM: Duration = Duration::from_secs(3);
 
 /// How soon to say again who we are, where a server refused to write it down.
-const INTRODUCE_AGAIN: Duration = Duration::from_secs(10);
+const REGISTER_AGAIN: Duration = Duration::from_secs(10);
 
 /// A client of a Redis or Valkey server.
 pub struct RedisEngine {
@@ -119,7 +119,7 @@ impl RedisEngine {
             engine.subscriber.first_attempt().await?;
             engine.server.commands.first_attempt().await?;
             engine.server.renewals.first_attempt().await?;
-            engine.introduce().await
+            engine.register().await
         };
         match reached.await {
             Ok(()) => Ok(engine),
@@ -189,27 +189,27 @@ impl RedisEngine {
         Ok(engine)
     }
 
-    fn pulses(&self) -> [&Pulse; 3] {
-        [&self.server.commands.pulse, &self.server.renewals.pulse, &self.subscriber.pulse]
+    fn monitors(&self) -> [&LinkMonitor; 3] {
+        [&self.server.commands.monitor, &self.server.renewals.monitor, &self.subscriber.monitor]
     }
 
     /// Says who this client is, for those who look at its locks; again from time to time, and when the
     /// server may have forgotten it.
-    async fn introduce(&self) -> Result<(), Trouble> {
+    async fn register(&self) -> Result<(), StoreError> {
         let server = self.server.clone();
-        let mut introduced = server.introduce().await?;
+        let mut registered = server.register().await?;
         self.io.spawn(async move {
             loop {
-                let rest = match introduced {
-                    Introduced::Written => CLIENT_KEPT / 25,
-                    Introduced::Refused => INTRODUCE_AGAIN,
+                let rest = match registered {
+                    Registered::Written => CLIENT_KEPT / 25,
+                    Registered::Refused => REGISTER_AGAIN,
                 };
                 tokio::select! {
                     () = pause(rest) => {}
                     () = server.commands.made_again() => {}
                 }
                 // Missed, it is only shown as unknown.
-                introduced = server.introduce().await.unwrap_or(Introduced::Refused);
+                registered = server.register().await.unwrap_or(Registered::Refused);
             }
         });
         Ok(())
@@ -229,7 +229,7 @@ impl Engine for RedisEngine {
         self.operations.send_all(requests)
     }
 
-    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, Trouble>>> {
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, StoreError>>> {
         let (server, subscriber) = (self.server.clone(), self.subscriber.clone());
         let operations = self.operations.clone();
         Answer::later(async move {
@@ -257,7 +257,7 @@ impl Engine for RedisEngine {
         Answer::later(async move {
             let mut infos =
                 server.inspect(&[name], LockInfo::HOLDERS_SHOWN, LockInfo::WAITERS_SHOWN).await?;
-            let short = || Err(Trouble::unknown("the server's answer is too short"));
+            let short = || Err(StoreError::unknown("the server's answer is too short"));
             infos.pop().unwrap_or_else(short)
         })
     }
@@ -288,7 +288,7 @@ impl Engine for RedisEngine {
     }
 
     fn health(&self) -> Health {
-        Health { links: self.pulses().map(Pulse::health).into() }
+        Health { links: self.monitors().map(LinkMonitor::health).into() }
     }
 
     fn listen(&self, listener: Weak<dyn Listener>) {
@@ -306,10 +306,10 @@ impl Engine for RedisEngine {
 
 impl Drop for RedisEngine {
     fn drop(&mut self) {
-        self.pulses().into_iter().for_each(Pulse::end);
+        self.monitors().into_iter().for_each(LinkMonitor::end);
         self.sending.iter().for_each(AbortHandle::abort);
         // Short-lived clients, such as commands in a shell, must not pile up in the server.
-        self.server.take_leave();
+        self.server.unregister();
     }
 }
 

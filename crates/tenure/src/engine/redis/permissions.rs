@@ -9,7 +9,7 @@ use super::keys;
 use super::resp::{Command, Reply};
 use super::server::Server;
 use crate::engine::checkup::{Finding, Severity};
-use crate::error::Trouble;
+use crate::error::StoreError;
 
 /// The commands that are sent, or called by a script, on a key that is not there. None of them
 /// changes anything: writes ask for what is not so, or have one argument too many.
@@ -37,7 +37,7 @@ const HARMLESS: &[&str] = &[
     "TIME",
 ];
 
-pub(super) async fn permissions(server: &Server) -> Result<Finding, Trouble> {
+pub(super) async fn permissions(server: &Server) -> Result<Finding, StoreError> {
     let mut lacking = Vec::new();
     for line in HARMLESS {
         if let Reply::Error(error) = server.commands.ask(&command(line, server)).await?
@@ -86,7 +86,7 @@ fn missing(line: &str, error: &str) -> Option<String> {
     Some(format!("+{}", name.to_lowercase()))
 }
 
-async fn user(server: &Server) -> Result<String, Trouble> {
+async fn user(server: &Server) -> Result<String, StoreError> {
     let reply = server.commands.ask(&Command::new("ACL").arg("WHOAMI")).await?;
     Ok(reply.text().unwrap_or("USER").to_owned())
 }

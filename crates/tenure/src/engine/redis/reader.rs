@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 
 use super::inbox::Inbox;
 use super::resp::Reply;
-use super::socket::Ear;
+use super::socket::Receiver;
 use super::stream::Stream;
 use crate::parking::{self, Readable, Waiting};
 use crate::sync::lock;
@@ -71,7 +71,7 @@ pub(super) trait Received: Send + Sync + 'static {
     fn reader(&self) -> &Reader;
 
     /// Passes on what has arrived, in the order in which it came.
-    fn pass_on(&self, reply: Reply) -> Result<(), Loss>;
+    fn deliver(&self, reply: Reply) -> Result<(), Loss>;
 
     /// Whether somebody waits for something to arrive.
     fn is_awaited(&self) -> bool;
@@ -144,13 +144,13 @@ pub(super) async fn receive(connection: &impl Received) -> Loss {
 /// Has a task on the callers' runtime read.
 pub(super) fn read_on(connection: &Arc<impl Received>, runtime: &Handle) -> io::Result<()> {
     let reader = connection.reader();
-    let ear = reader.stream.ear_on(runtime)?;
+    let receiver = reader.stream.receiver_on(runtime)?;
     let mut woken = lock(&reader.woken);
     woken.is_task = true;
     reader.watch(&mut woken, false);
     drop(woken);
     let task = Task(connection.clone());
-    runtime.spawn(async move { task.read(&ear).await });
+    runtime.spawn(async move { task.read(&receiver).await });
     Ok(())
 }
 
@@ -168,7 +168,7 @@ fn read_some(connection: &impl Received) -> Result<bool, Loss> {
     let mut inbox = lock(&reader.inbox);
     let is_all = inbox.fill(&reader.stream).map_err(Loss::new)?;
     while let Some(reply) = inbox.parse().map_err(Loss::new)? {
-        connection.pass_on(reply)?;
+        connection.deliver(reply)?;
     }
     Ok(is_all)
 }
@@ -241,14 +241,14 @@ impl<C: Received> Drop for Thread<'_, C> {
 struct Task<C: Received>(Arc<C>);
 
 impl<C: Received> Task<C> {
-    async fn read(&self, ear: &Ear) {
+    async fn read(&self, receiver: &Receiver) {
         let reader = self.0.reader();
         loop {
             match read_some(&*self.0) {
                 Err(loss) => return reader.lose(loss),
                 Ok(false) => tokio::task::yield_now().await,
                 Ok(true) => tokio::select! {
-                    readable = ear.readable() => if readable.is_err() { return },
+                    readable = receiver.readable() => if readable.is_err() { return },
                     () = reader.ended.notified() => return,
                 },
             }

@@ -4,21 +4,21 @@
 //! that the server refuses as a whole, because of one of its keys, is split.
 
 use super::batch::{self, Batched};
+use super::errors;
 use super::server::Server;
-use super::trouble;
 use crate::clock;
 use crate::core::clock_step::ClockStep;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::engine::{Renewal, Renewed};
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::sync::lock;
 
 /// What became of renewals.
 #[derive(Default)]
 pub(super) struct Renewals {
     /// Of each, in order.
-    pub(super) outcomes: Vec<Result<Renewed, Trouble>>,
+    pub(super) outcomes: Vec<Result<Renewed, StoreError>>,
     /// The server's clock was set since the last call.
     pub(super) step: Option<ClockStep>,
     /// Locks in which there is more to settle than one call may do.
@@ -28,7 +28,7 @@ pub(super) struct Renewals {
 impl Server {
     /// Extends leases.
     pub(super) async fn renew(&self, renewals: &[Renewal]) -> Renewals {
-        let missing = || Err(Trouble::unknown("the renewal was not answered"));
+        let missing = || Err(StoreError::unknown("the renewal was not answered"));
         let mut all = Renewals::default();
         all.outcomes.extend(renewals.iter().map(|_| missing()));
         let whole = 0..renewals.len();
@@ -41,7 +41,7 @@ impl Server {
                     let places = all.outcomes[part].iter_mut();
                     places.zip(some.outcomes).for_each(|(place, outcome)| *place = outcome);
                 }
-                Err(trouble) if part.len() > 1 && trouble::may_be_about_one(&trouble) => {
+                Err(trouble) if part.len() > 1 && errors::may_be_about_one(&trouble) => {
                     let middle = part.start + part.len() / 2;
                     parts.extend([part.start..middle, middle..part.end]);
                 }
@@ -51,7 +51,7 @@ impl Server {
         all
     }
 
-    async fn renew_part(&self, renewals: &[Renewal]) -> Result<Renewals, Trouble> {
+    async fn renew_part(&self, renewals: &[Renewal]) -> Result<Renewals, StoreError> {
         let names = renewals.iter().map(Batched::name);
         let common = self.renewals.common(&self.client);
         let mut call = self.renewals.prepare(Renewal::script(), names, &self.client);

@@ -3,9 +3,9 @@
 //! Behind an address that is forwarded, a server may be made a replica, or another one be meant by
 //! now. So each new connection asks, and one that leads to a replica is not used.
 
-use super::address::Place;
+use super::address::Endpoint;
 use super::resp::{Command, Reply};
-use crate::error::Trouble;
+use crate::error::StoreError;
 
 /// What to ask until one tells: a user may not be allowed to ask the first.
 ///
@@ -19,7 +19,7 @@ pub(super) fn questions() -> [Command; 2] {
 ///
 /// # Errors
 /// When it says that it is something else.
-pub(super) fn is_master(reply: &Reply, place: &Place) -> Result<bool, Trouble> {
+pub(super) fn is_master(reply: &Reply, place: &Endpoint) -> Result<bool, StoreError> {
     match read(reply) {
         Some("master") => Ok(true),
         Some(role) => Err(refuse(place, role)),
@@ -36,11 +36,11 @@ fn read(reply: &Reply) -> Option<&str> {
     }
 }
 
-fn refuse(place: &Place, role: &str) -> Trouble {
+fn refuse(place: &Endpoint, role: &str) -> StoreError {
     let role = if role == "slave" { "replica" } else { role };
     let what =
         format!("{place} takes no locks: READONLY because it is a {role}: connect to the master");
-    Trouble::refused(what).answered()
+    StoreError::refused(what).answered()
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::link::Link;
 use super::records::{self, Clients};
 use super::resp::{Command, Reply};
-use super::{keys, scripts, trouble};
+use super::{errors, keys, scripts};
 use crate::core::clock_step::ClockWatch;
 use crate::core::name::LockName;
 use crate::engine::{ForceOutcome, ForceRequest, ListRequest};
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::info::{About, LockInfo};
 use crate::owner::{Owner, unique_number};
 
@@ -34,7 +34,7 @@ pub(super) struct Server {
 }
 
 /// What became of saying who this client is.
-pub(super) enum Introduced {
+pub(super) enum Registered {
     /// It can be read.
     Written,
     /// The server has no room for it at the moment.
@@ -47,7 +47,7 @@ impl Server {
     /// Neither is needed for a lock. So a server that has no room to write it down is used all the same,
     /// and told again later. Any other refusal is one of locks as well, and heard of here: Redis 6.2, with
     /// too few replicas, refuses this but not scripts.
-    pub(super) async fn introduce(&self) -> Result<Introduced, Trouble> {
+    pub(super) async fn register(&self) -> Result<Registered, StoreError> {
         let kept = CLIENT_KEPT.as_millis().to_string();
         let who = records::client(&self.about);
         let set = Command::new("SET").arg(keys::client(&self.client)).arg(who).arg("PX").arg(&kept);
@@ -55,10 +55,10 @@ impl Server {
         let store = self.store(&kept);
         let written = written.await?;
         store.await?;
-        match trouble::error_in(&written) {
-            None => Ok(Introduced::Written),
-            Some(error) if trouble::is_full(error) => Ok(Introduced::Refused),
-            Some(error) => Err(trouble::of_server(error)),
+        match errors::error_in(&written) {
+            None => Ok(Registered::Written),
+            Some(error) if errors::is_full(error) => Ok(Registered::Refused),
+            Some(error) => Err(errors::of_server(error)),
         }
     }
 
@@ -70,7 +70,7 @@ impl Server {
     /// it is. A store that was made by copying another's data counts as the same one, so that a lock of
     /// both is refused as named twice, rather than risked. When all data was lost, the first client
     /// that comes back says what it was.
-    fn store(&self, kept: &str) -> impl Future<Output = Result<(), Trouble>> + Send {
+    fn store(&self, kept: &str) -> impl Future<Output = Result<(), StoreError>> + Send {
         let fresh = || format!("{:016x}{:016x}", unique_number(), unique_number());
         let store = self.store.get().cloned().unwrap_or_else(fresh);
         let set = Command::new("SET").arg(keys::STORE).arg(store).arg("NX").arg("PX").arg(kept);
@@ -97,7 +97,7 @@ impl Server {
     }
 
     /// Makes the server forget who this client is. Nobody waits for the answer.
-    pub(super) fn take_leave(&self) {
+    pub(super) fn unregister(&self) {
         let command = Command::new("DEL").arg(keys::client(&self.client));
         self.commands.send(&command, Box::new(|_| ()));
     }
@@ -108,20 +108,20 @@ impl Server {
         names: &[LockName],
         holders: usize,
         waiters: usize,
-    ) -> Result<Vec<Result<LockInfo, Trouble>>, Trouble> {
+    ) -> Result<Vec<Result<LockInfo, StoreError>>, StoreError> {
         let mut call = self.commands.prepare(&scripts::INSPECT, names.iter(), &self.client);
         [waiters, holders].iter().for_each(|most| call.command.push(most.to_string()));
         let replies = self.commands.run(call).await.and_then(array)?;
         let clients = self.clients(replies.iter().flat_map(records::clients).collect()).await?;
         let infos = names.iter().zip(&replies).map(|(name, reply)| match reply {
-            Reply::Error(error) => Err(trouble::of_server(error)),
+            Reply::Error(error) => Err(errors::of_server(error)),
             reply => records::lock(name.clone(), reply, &clients).ok_or_else(not_understood),
         });
         Ok(infos.collect())
     }
 
     /// Who the clients with these ids are.
-    async fn clients(&self, mut ids: Vec<String>) -> Result<Clients, Trouble> {
+    async fn clients(&self, mut ids: Vec<String>) -> Result<Clients, StoreError> {
         ids.sort_unstable();
         ids.dedup();
         if ids.is_empty() {
@@ -137,7 +137,7 @@ impl Server {
     }
 
     /// Locks that are held or wanted. Looks at every key of the server, in small steps.
-    pub(super) async fn list(&self, request: ListRequest) -> Result<Vec<LockInfo>, Trouble> {
+    pub(super) async fn list(&self, request: ListRequest) -> Result<Vec<LockInfo>, StoreError> {
         let mut names = self.names(&request.prefix).await?;
         names.sort_unstable();
         names.dedup();
@@ -155,7 +155,7 @@ impl Server {
 
     /// Each of these locks, for a list. What is wrong with one is shown with it, and harms no other: a
     /// call that the server refuses because of one of its keys is split.
-    async fn look_at(&self, names: &[LockName]) -> Result<Vec<LockInfo>, Trouble> {
+    async fn look_at(&self, names: &[LockName]) -> Result<Vec<LockInfo>, StoreError> {
         let mut infos = Vec::with_capacity(names.len());
         let mut parts = vec![names];
         while let Some(part) = parts.pop() {
@@ -164,7 +164,7 @@ impl Server {
                 Ok(seen) => infos.extend(part.iter().zip(seen).map(|(name, seen)| {
                     seen.unwrap_or_else(|trouble| LockInfo::unreadable(name.clone(), &trouble))
                 })),
-                Err(trouble) if trouble::may_be_about_one(&trouble) => match part {
+                Err(trouble) if errors::may_be_about_one(&trouble) => match part {
                     [name] => infos.push(LockInfo::unreadable(name.clone(), &trouble)),
                     // The second half first: the last one pushed is looked at next.
                     part => parts.extend([&part[part.len() / 2..], &part[..part.len() / 2]]),
@@ -175,7 +175,7 @@ impl Server {
         Ok(infos)
     }
 
-    async fn names(&self, prefix: &str) -> Result<Vec<LockName>, Trouble> {
+    async fn names(&self, prefix: &str) -> Result<Vec<LockName>, StoreError> {
         let mut names = Vec::new();
         let mut cursor = "0".to_owned();
         loop {
@@ -196,7 +196,7 @@ impl Server {
     pub(super) async fn force(
         &self,
         request: &ForceRequest,
-    ) -> Result<(ForceOutcome, bool), Trouble> {
+    ) -> Result<(ForceOutcome, bool), StoreError> {
         let mut owners = Vec::new();
         loop {
             let (some, is_rest, is_more) = self.force_some(request).await?;
@@ -215,7 +215,7 @@ impl Server {
     async fn force_some(
         &self,
         request: &ForceRequest,
-    ) -> Result<(Vec<Owner>, bool, bool), Trouble> {
+    ) -> Result<(Vec<Owner>, bool, bool), StoreError> {
         let names = std::iter::once(&request.name);
         let mut call = self.commands.prepare(&scripts::FORCE, names, &self.client);
         let expected = request.expected.map(|owner| owner.to_string()).unwrap_or_default();
@@ -224,7 +224,7 @@ impl Server {
         [expected, record, kept].iter().for_each(|argument| call.command.push(argument));
         let replies = self.commands.run(call).await.and_then(array)?;
         let (owners, rest, more) = match &replies[..] {
-            [Reply::Error(error), ..] => return Err(trouble::of_server(error)),
+            [Reply::Error(error), ..] => return Err(errors::of_server(error)),
             [Reply::Array(owners), rest, more] => (owners.iter(), rest.number(), more.number()),
             _ => return Err(not_understood()),
         };
@@ -233,16 +233,16 @@ impl Server {
     }
 
     /// Sends a command that must not fail.
-    async fn ask(&self, command: &Command) -> Result<Reply, Trouble> {
+    async fn ask(&self, command: &Command) -> Result<Reply, StoreError> {
         match self.commands.ask(command).await? {
-            Reply::Error(error) => Err(trouble::of_server(&error)),
+            Reply::Error(error) => Err(errors::of_server(&error)),
             reply => Ok(reply),
         }
     }
 }
 
 /// What a script that answers with an array says, after the nonce.
-fn array(reply: Reply) -> Result<Vec<Reply>, Trouble> {
+fn array(reply: Reply) -> Result<Vec<Reply>, StoreError> {
     match reply {
         Reply::Array(mut replies) if !replies.is_empty() => {
             replies.remove(0);
@@ -252,6 +252,6 @@ fn array(reply: Reply) -> Result<Vec<Reply>, Trouble> {
     }
 }
 
-fn not_understood() -> Trouble {
-    Trouble::unknown("the server's answer is not understood")
+fn not_understood() -> StoreError {
+    StoreError::unknown("the server's answer is not understood")
 }

@@ -76,10 +76,10 @@ impl Socket {
     }
 
     /// What tells a task on another runtime that something may have come.
-    pub(super) fn ear_on(&self, runtime: &Handle) -> io::Result<Ear> {
+    pub(super) fn receiver_on(&self, runtime: &Handle) -> io::Result<Receiver> {
         let watch = Watch::for_reading(&self.socket)?;
         let _entered = runtime.enter();
-        register(watch, Interest::READABLE).map(Ear)
+        register(watch, Interest::READABLE).map(Receiver)
     }
 
     /// Whether the I/O thread is woken when something arrives. It is at once, if something has.
@@ -91,9 +91,9 @@ impl Socket {
 }
 
 /// Tells a task on another runtime that something may have come.
-pub(super) struct Ear(AsyncFd<Watch>);
+pub(super) struct Receiver(AsyncFd<Watch>);
 
-impl Ear {
+impl Receiver {
     /// As [`Socket::readable`].
     pub(super) async fn readable(&self) -> io::Result<()> {
         self.0.readable().await?.clear_ready();

@@ -8,10 +8,10 @@ use rustix::net::sockopt;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Handle;
 
-use super::address::Place;
-use super::socket::{Ear, Socket};
+use super::address::Endpoint;
+use super::socket::{Receiver, Socket};
 use super::tls::Tls;
-use crate::error::Trouble;
+use crate::error::StoreError;
 
 /// How long the kernel keeps trying to deliver before it gives the connection up, in
 /// milliseconds. Below a third of the default lease.
@@ -42,28 +42,28 @@ pub(super) struct Taken {
 }
 
 /// Connects, in time.
-pub(super) async fn open(place: &Place) -> Result<Stream, Trouble> {
+pub(super) async fn open(place: &Endpoint) -> Result<Stream, StoreError> {
     let opening = tokio::time::timeout(CONNECT_TIME, connect(place));
     opening.await.unwrap_or_else(|_| {
         // A server that does not know TLS may wait for the rest of what it takes for a command.
-        let hint = if matches!(place, Place::Tls { .. }) {
+        let hint = if matches!(place, Endpoint::Tls { .. }) {
             ": it may not speak TLS; then write redis:// for rediss://"
         } else {
             ""
         };
-        Err(Trouble::refused(format!("{place} did not answer within {CONNECT_TIME:?}{hint}")))
+        Err(StoreError::refused(format!("{place} did not answer within {CONNECT_TIME:?}{hint}")))
     })
 }
 
-async fn connect(place: &Place) -> Result<Stream, Trouble> {
+async fn connect(place: &Endpoint) -> Result<Stream, StoreError> {
     match place {
-        Place::Tcp(host, port) => tcp(place, host, *port).await.map(Stream::Plain),
-        Place::Tls { host, port, name, trust } => {
+        Endpoint::Tcp(host, port) => tcp(place, host, *port).await.map(Stream::Plain),
+        Endpoint::Tls { host, port, name, trust } => {
             let socket = tcp(place, host, *port).await?;
             let tls = Tls::over(socket, place, name.clone(), trust).await?;
             Ok(Stream::Tls(Box::new(tls)))
         }
-        Place::Unix(path) => {
+        Endpoint::Unix(path) => {
             let opened = UnixStream::connect(path).await.and_then(UnixStream::into_std);
             let socket = opened.and_then(Socket::new);
             socket.map(Stream::Plain).map_err(|error| failed(place, &error))
@@ -71,15 +71,15 @@ async fn connect(place: &Place) -> Result<Stream, Trouble> {
     }
 }
 
-async fn tcp(place: &Place, host: &str, port: u16) -> Result<Socket, Trouble> {
+async fn tcp(place: &Endpoint, host: &str, port: u16) -> Result<Socket, StoreError> {
     let opened = TcpStream::connect((host, port)).await;
     let tuned = opened.and_then(|stream| tune(&stream).map(|()| stream));
     let socket = tuned.and_then(TcpStream::into_std).and_then(Socket::new);
     socket.map_err(|error| failed(place, &error))
 }
 
-fn failed(place: &Place, error: &io::Error) -> Trouble {
-    Trouble::refused(format!("could not connect to {place}: {error}"))
+fn failed(place: &Endpoint, error: &io::Error) -> StoreError {
+    StoreError::refused(format!("could not connect to {place}: {error}"))
 }
 
 fn tune(stream: &TcpStream) -> io::Result<()> {
@@ -157,8 +157,8 @@ impl Stream {
     }
 
     /// What tells a task on another runtime that something may have come.
-    pub(super) fn ear_on(&self, runtime: &Handle) -> io::Result<Ear> {
-        self.socket().ear_on(runtime)
+    pub(super) fn receiver_on(&self, runtime: &Handle) -> io::Result<Receiver> {
+        self.socket().receiver_on(runtime)
     }
 
     fn socket(&self) -> &Socket {

@@ -19,12 +19,12 @@ use super::resp::{Command, Reply};
 use super::stream::{self, CONNECT_TIME, Stream};
 use super::trip::Trip;
 use super::wire;
-use super::{keys, role, trouble};
+use super::{errors, keys, role};
 use crate::core::fence::Fence;
 use crate::core::moment::Moment;
-use crate::engine::pulse::Pulse;
+use crate::engine::link_monitor::LinkMonitor;
 use crate::engine::{Grant, Listener, Wakeup};
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::foreign;
 use crate::owner::Entry;
 use crate::sync::lock;
@@ -39,7 +39,7 @@ const LARGEST: usize = 256 * 1024;
 /// The ear of one client.
 pub(super) struct Subscriber {
     address: Address,
-    pub(super) pulse: Pulse,
+    pub(super) monitor: LinkMonitor,
     pace: Arc<Pace>,
     channel: String,
     listener: Mutex<Option<Weak<dyn Listener>>>,
@@ -49,7 +49,7 @@ pub(super) struct Subscriber {
     runtime: Option<Handle>,
     /// How far away the server is, as those know who ask it more often.
     trip: Arc<Trip>,
-    first: Mutex<Option<Result<(), Trouble>>>,
+    first: Mutex<Option<Result<(), StoreError>>>,
     changed: Notify,
 }
 
@@ -63,7 +63,7 @@ impl Subscriber {
     ) -> Arc<Self> {
         Arc::new(Self {
             address,
-            pulse: Pulse::new("wake-ups"),
+            monitor: LinkMonitor::new("wake-ups"),
             pace,
             channel: format!("{}{client}", keys::CHANNEL),
             listener: Mutex::default(),
@@ -80,7 +80,7 @@ impl Subscriber {
     }
 
     /// Resolves when the first attempt to subscribe has ended.
-    pub(super) async fn first_attempt(&self) -> Result<(), Trouble> {
+    pub(super) async fn first_attempt(&self) -> Result<(), StoreError> {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
@@ -98,68 +98,69 @@ impl Subscriber {
         let mut outage = Outage::default();
         loop {
             let why = subscriber.serve(&mut outage).await;
-            subscriber.pulse.down(why);
+            subscriber.monitor.down(why);
             subscriber.pace.rest(&mut outage).await;
         }
     }
 
     /// Subscribes, and passes messages on until the connection is lost; why it was, or could not be
     /// made.
-    async fn serve(self: &Arc<Self>, outage: &mut Outage) -> Trouble {
+    async fn serve(self: &Arc<Self>, outage: &mut Outage) -> StoreError {
         let place = &self.address.place;
         // Known before the server is asked what it is: no change is missed.
         let moved = self.pace.moved();
-        let slow = |_| Trouble::refused(format!("{place} was silent for {CONNECT_TIME:?}"));
+        let slow = |_| StoreError::refused(format!("{place} was silent for {CONNECT_TIME:?}"));
         let subscribing = tokio::time::timeout(CONNECT_TIME, self.subscribe());
         let subscribed = subscribing.await.map_err(slow).and_then(|result| result);
         let is_first = self.note_first(subscribed.as_ref().map(drop).map_err(Clone::clone));
-        let ear = match subscribed {
-            Ok(ear) => ear,
+        let receiver = match subscribed {
+            Ok(receiver) => receiver,
             Err(trouble) => return trouble,
         };
         outage.end();
-        self.pulse.up();
+        self.monitor.up();
         self.pace.want();
         if !is_first {
             self.wake(Wakeup::Missed);
         }
         let why = tokio::select! {
-            why = self.hear(ear) => why,
+            why = self.hear(receiver) => why,
             () = moved => wire::MOVED.to_owned(),
         };
-        Trouble::refused(format!("lost the connection to {place}: {why}"))
+        StoreError::refused(format!("lost the connection to {place}: {why}"))
     }
 
-    async fn subscribe(&self) -> Result<Ear, Trouble> {
+    async fn subscribe(&self) -> Result<Receiver, StoreError> {
         let place = &self.address.place;
-        let mut ear = Ear { stream: stream::open(place).await?, inbox: Inbox::new(LARGEST) };
+        let mut receiver =
+            Receiver { stream: stream::open(place).await?, inbox: Inbox::new(LARGEST) };
         for command in self.address.greeting() {
-            self.expect(ear.ask(&command).await?, "log in")?;
+            self.expect(receiver.ask(&command).await?, "log in")?;
         }
         for question in role::questions() {
-            if role::is_master(&ear.ask(&question).await?, place)? {
+            if role::is_master(&receiver.ask(&question).await?, place)? {
                 break;
             }
         }
         let subscribe = Command::new("SUBSCRIBE").arg(&self.channel);
-        let confirmed = self.expect(ear.ask(&subscribe).await?, "listen")?;
+        let confirmed = self.expect(receiver.ask(&subscribe).await?, "listen")?;
         match kind(&confirmed) {
-            Some("subscribe") => Ok(ear),
-            _ => Err(Trouble::refused(format!("{place} does not confirm a subscription"))),
+            Some("subscribe") => Ok(receiver),
+            _ => Err(StoreError::refused(format!("{place} does not confirm a subscription"))),
         }
     }
 
     /// A reply that is no error.
-    fn expect(&self, reply: Reply, what_for: &str) -> Result<Reply, Trouble> {
-        let Some(error) = trouble::error_in(&reply) else { return Ok(reply) };
+    fn expect(&self, reply: Reply, what_for: &str) -> Result<Reply, StoreError> {
+        let Some(error) = errors::error_in(&reply) else { return Ok(reply) };
         let what = format!("could not {what_for} to {}: {error}", self.address.place);
-        Err(trouble::of_greeting(what, error))
+        Err(errors::of_greeting(what, error))
     }
 
     /// Passes messages on until the connection is lost; why it was.
-    async fn hear(self: &Arc<Self>, ear: Ear) -> String {
+    async fn hear(self: &Arc<Self>, receiver: Receiver) -> String {
         let hearing = Arc::new(Hearing {
-            reader: Reader::new(ear.stream, ear.inbox),
+            reader: Reader::new(receiver.stream, receiver.inbox),
             subscriber: self.clone(),
             heard: AtomicU64::new(0),
         });
@@ -182,7 +183,7 @@ impl Subscriber {
     }
 
     /// Whether it was a message, or the answer to a PING: nothing else belongs here.
-    fn pass_on(&self, reply: &Reply) -> bool {
+    fn notify(&self, reply: &Reply) -> bool {
         match (kind(reply), reply.array()) {
             (Some("message"), Some([_, _, message])) => {
                 match message.text().and_then(read) {
@@ -195,7 +196,7 @@ impl Subscriber {
         }
     }
 
-    fn note_first(&self, result: Result<(), Trouble>) -> bool {
+    fn note_first(&self, result: Result<(), StoreError>) -> bool {
         let mut first = lock(&self.first);
         let is_first = first.is_none();
         if is_first {
@@ -219,9 +220,9 @@ struct Keeper(Arc<Subscriber>);
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        let why = Trouble::refused("the client's I/O thread has ended");
+        let why = StoreError::refused("the client's I/O thread has ended");
         self.0.note_first(Err(why.clone()));
-        self.0.pulse.down(why);
+        self.0.monitor.down(why);
     }
 }
 
@@ -269,12 +270,12 @@ impl Received for Hearing {
         &self.reader
     }
 
-    fn pass_on(&self, reply: Reply) -> Result<(), Loss> {
+    fn deliver(&self, reply: Reply) -> Result<(), Loss> {
         self.heard.fetch_add(1, Ordering::Relaxed);
-        if self.subscriber.pass_on(&reply) {
+        if self.subscriber.notify(&reply) {
             return Ok(());
         }
-        let what = trouble::error_in(&reply).unwrap_or("something");
+        let what = errors::error_in(&reply).unwrap_or("something");
         Err(Loss::new(format!("the server said without being asked: {what}")))
     }
 
@@ -294,24 +295,24 @@ impl Drop for Ending<'_> {
 }
 
 /// A connection that mostly listens.
-struct Ear {
+struct Receiver {
     stream: Stream,
     inbox: Inbox,
 }
 
-impl Ear {
-    async fn ask(&mut self, command: &Command) -> Result<Reply, Trouble> {
+impl Receiver {
+    async fn ask(&mut self, command: &Command) -> Result<Reply, StoreError> {
         say(&self.stream, command).await?;
         self.next().await
     }
 
     /// The next reply or message. Dropped in between, nothing is lost.
-    async fn next(&mut self) -> Result<Reply, Trouble> {
-        self.inbox.next(&self.stream).await.map_err(Trouble::refused)
+    async fn next(&mut self) -> Result<Reply, StoreError> {
+        self.inbox.next(&self.stream).await.map_err(StoreError::refused)
     }
 }
 
-async fn say(stream: &Stream, command: &Command) -> Result<(), Trouble> {
+async fn say(stream: &Stream, command: &Command) -> Result<(), StoreError> {
     let mut bytes = Vec::new();
     command.write(&mut bytes);
     while !bytes.is_empty() {
@@ -319,9 +320,9 @@ async fn say(stream: &Stream, command: &Command) -> Result<(), Trouble> {
             Ok(written) => drop(bytes.drain(..written)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let writable = stream.writable().await;
-                writable.map_err(|error| Trouble::refused(error.to_string()))?;
+                writable.map_err(|error| StoreError::refused(error.to_string()))?;
             }
-            Err(error) => return Err(Trouble::refused(error.to_string())),
+            Err(error) => return Err(StoreError::refused(error.to_string())),
         }
     }
     Ok(())

@@ -197,7 +197,7 @@ impl Twins {
         let mut expected: Vec<_> = effects.into_iter().map(|(_, wakeup)| wakeup).collect();
         let mut heard = Vec::new();
         for _ in &expected {
-            let message = convert(self.caller.ear.read().map_err(|error| error.to_string())?);
+            let message = convert(self.caller.receiver.read().map_err(|error| error.to_string())?);
             let text = message.array().and_then(|words| words.last()?.text()).unwrap_or_default();
             heard.push(subscriber::read(text).ok_or(text)?);
         }

@@ -21,10 +21,10 @@ use std::sync::Mutex;
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 
-use super::address::Place;
+use super::address::Endpoint;
 use super::socket::Socket;
 use super::stream::Taken;
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::sync::lock;
 
 /// How much plain text is encrypted at once: four records.
@@ -37,7 +37,7 @@ const CHUNK: usize = 16 * 1024;
 pub(super) struct Tls {
     socket: Socket,
     session: Mutex<Session>,
-    place: Place,
+    place: Endpoint,
 }
 
 struct Session {
@@ -50,16 +50,16 @@ impl Tls {
     /// Agrees with the server on a session, and makes sure that it is the one that was meant.
     pub(super) async fn over(
         socket: Socket,
-        place: &Place,
+        place: &Endpoint,
         name: ServerName<'static>,
         trust: &Trust,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, StoreError> {
         let failed = |error: &io::Error| {
-            let trouble = Trouble::refused(explain::failure(error, place));
+            let trouble = StoreError::refused(explain::failure(error, place));
             if explain::is_refusal(error) { trouble.lasting() } else { trouble }
         };
         let unfit =
-            |why| Trouble::refused(format!("could not connect to {place}: {why}")).lasting();
+            |why| StoreError::refused(format!("could not connect to {place}: {why}")).lasting();
         let config = trust.config().await.map_err(unfit)?;
         let tls = ClientConnection::new(config, name).map_err(io::Error::other);
         let mut tls = tls.map_err(|error| failed(&error))?;

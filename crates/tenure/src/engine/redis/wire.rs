@@ -15,16 +15,16 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::address::Place;
+use super::address::Endpoint;
 use super::inbox::Inbox;
 use super::reader::{self, LOOK_EVERY, Loss, Reader, Received};
 use super::resp::{Command, Reply};
 use super::stream::Stream;
 use super::trip::Trip;
-use super::{pace, trouble};
+use super::{errors, pace};
 use crate::clock;
 use crate::core::moment::Moment;
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::foreign;
 use crate::sync::lock;
 
@@ -36,7 +36,7 @@ const LARGEST: usize = 64 * 1024 * 1024;
 pub(super) const MOVED: &str = "the server is not the master any more";
 
 /// Called with the reply, or with what went wrong, on any thread. It must not block.
-pub(super) type Done = Box<dyn FnOnce(Result<Reply, Trouble>) + Send>;
+pub(super) type Done = Box<dyn FnOnce(Result<Reply, StoreError>) + Send>;
 
 /// One connection.
 pub(super) struct Wire {
@@ -79,7 +79,7 @@ impl Wire {
         if traffic.is_over {
             drop(traffic);
             // Never sent: so this is known.
-            return done(Err(Trouble::refused("the connection was lost")));
+            return done(Err(StoreError::refused("the connection was lost")));
         }
         let (sent, was_clear) = (clock::now(), traffic.unsent.is_empty());
         if command.is_answered_last {
@@ -101,7 +101,7 @@ impl Wire {
 
     /// Carries the traffic until the connection is lost, or the server has `moved`; then answers all that
     /// wait. Why it was lost.
-    pub(super) async fn carry(&self, place: &Place, moved: impl Future<Output = ()>) -> Loss {
+    pub(super) async fn carry(&self, place: &Endpoint, moved: impl Future<Output = ()>) -> Loss {
         // However this ends: a thread that leads keeps the connection, and waits for its answer.
         let _ending = Ending(self);
         let loss = tokio::select! {
@@ -130,7 +130,7 @@ impl Wire {
         };
         self.reader.end();
         for Awaited { done, .. } in awaited {
-            foreign::call(|| done(Err(Trouble::unknown(why))));
+            foreign::call(|| done(Err(StoreError::unknown(why))));
         }
     }
 
@@ -195,15 +195,15 @@ impl Received for Wire {
         &self.reader
     }
 
-    fn pass_on(&self, reply: Reply) -> Result<(), Loss> {
-        let said = trouble::of_replica(&reply);
+    fn deliver(&self, reply: Reply) -> Result<(), Loss> {
+        let said = errors::of_replica(&reply);
         let mut traffic = lock(&self.traffic);
         traffic.arrived = Some(clock::now());
         let next = traffic.awaited.pop_front();
         drop(traffic);
         let Some(Awaited { sent, done }) = next else {
             // Requests and replies are out of step, or the server says why it hangs up.
-            let what = trouble::error_in(&reply).unwrap_or("something");
+            let what = errors::error_in(&reply).unwrap_or("something");
             return Err(Loss::new(format!("the server said without being asked: {what}")));
         };
         self.trip.note(clock::now().since(sent));

@@ -171,7 +171,7 @@ impl<S: Subject> Checker<S> {
         let outcome = self.subject.release(request, self.now, &mut effects);
         // The entry may have been waiting, and be served, with the owner's other entries, before
         // it is released in the same step.
-        let is_served = |(_, wakeup): &(Route, Wakeup)| matches!(wakeup, Wakeup::Granted { entry: it, .. } if it.owner == entry.owner);
+        let is_served = |(_, wakeup): &(ClientId, Wakeup)| matches!(wakeup, Wakeup::Granted { entry: it, .. } if it.owner == entry.owner);
         let after = effects.iter().rposition(is_served).map_or(0, |place| place + 1);
         let later = effects.split_off(after);
         self.hear(lock, effects)?;

@@ -175,7 +175,7 @@ impl<S: Subject> Gathering<S> {
 
 /// Those who were let through, in order.
 fn told(effects: &Effects) -> Verdict<Vec<(Entry, std::time::Duration)>> {
-    let entry = |(_, wakeup): &(Route, Wakeup)| match wakeup {
+    let entry = |(_, wakeup): &(ClientId, Wakeup)| match wakeup {
         Wakeup::Granted { entry, grant, .. } => Ok((*entry, grant.lease)),
         other => Err(format!("told something else: {other:?}")),
     };

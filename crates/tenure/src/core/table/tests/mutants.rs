@@ -138,12 +138,12 @@ impl Subject for SkipsTheHead {
     ) -> ReleaseOutcome {
         let mut first = Effects::new();
         let outcome = self.0.release(request, now, &mut first);
-        for (route, wakeup) in first {
+        for (client_id, wakeup) in first {
             match wakeup {
                 Wakeup::Granted { name, entry, .. } => {
                     self.0.cancel(&CancelRequest { name, entry }, now, effects);
                 }
-                other => effects.push((route, other)),
+                other => effects.push((client_id, other)),
             }
         }
         outcome

@@ -14,7 +14,7 @@ use crate::engine::{
     AcquireRequest, Acquired, CancelRequest, Engine, Queueing, ReleaseOutcome, ReleaseRequest,
     Renewal, Renewed,
 };
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::info::About;
 use crate::owner::{Entry, Owner};
 
@@ -33,7 +33,7 @@ struct Place {
     entry: Entry,
 }
 
-fn enter(engine: &LocalEngine, name: &str, lease: Lease) -> Result<(Place, Acquired), Trouble> {
+fn enter(engine: &LocalEngine, name: &str, lease: Lease) -> Result<(Place, Acquired), StoreError> {
     let name = LockName::new(name).unwrap();
     let entry = Entry { owner: Owner::new(), number: 0 };
     let minute = Duration::from_secs(60);
@@ -52,7 +52,7 @@ fn release(engine: &LocalEngine, place: &Place) -> ReleaseOutcome {
     block_on(engine.release(ReleaseRequest::new(place.name.clone(), place.entry))).unwrap()
 }
 
-fn assert_is_full(trouble: &Trouble) {
+fn assert_is_full(trouble: &StoreError) {
     assert!(!trouble.is_unknown());
     assert!(trouble.to_string().contains("is full: it has room for"), "{trouble}");
 }

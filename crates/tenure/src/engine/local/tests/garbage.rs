@@ -173,7 +173,9 @@ fn use_lock(lock: crate::core::lock::LockState) {
     let mut table = Table::after(0);
     table.put(name.clone(), lock);
     let ended = |lock: &mut crate::core::lock::LockState| {
-        liveness::end_the_gone(lock, now.clock, liveness::Waiters::All, |route| route % 2 == 0);
+        liveness::end_the_gone(lock, now.clock, liveness::Waiters::All, |client_id| {
+            client_id % 2 == 0
+        });
     };
     let lease = Lease::DEFAULT;
     let queue = Some(Queueing { heartbeat: LEASE, claim: LEASE, fences: 1 });

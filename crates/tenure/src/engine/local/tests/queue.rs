@@ -19,15 +19,15 @@ pub(super) fn a_queue(waiters: u32, holders: &[u32]) -> (LockState, Vec<Entry>) 
     let (lease, never, since) = (Lease::DEFAULT, Moment::NEVER, Moment::ZERO);
     let mut lock =
         LockState { kind: Kind::Semaphore, limit: 9, holders: Holders::None, queue: None };
-    for &route in holders {
+    for &client_id in holders {
         let (owner, fence, about) = (Owner::new(), Fence::from_value(1), about.clone());
         let (entries, until) = (Entries::One(0), never);
         let holder =
-            Holder { owner, permits: 1, fences: 1, fence, until, since, entries, about, route };
+            Holder { owner, permits: 1, fences: 1, fence, until, since, entries, about, client_id };
         lock.holders.insert(holder);
     }
     let entries: Vec<_> = (0..waiters).map(|_| Entry::single()).collect();
-    for (&entry, route) in entries.iter().zip(1..) {
+    for (&entry, client_id) in entries.iter().zip(1..) {
         let (claim, about) = (lease.duration(), about.clone());
         let waiter = Waiter {
             entry,
@@ -38,7 +38,7 @@ pub(super) fn a_queue(waiters: u32, holders: &[u32]) -> (LockState, Vec<Entry>) 
             alive_until: never,
             since,
             about,
-            route,
+            client_id,
         };
         lock.queue.get_or_insert_default().push(waiter);
     }

@@ -5,13 +5,13 @@ use std::str::Lines;
 
 use tokio::sync::oneshot;
 
+use super::super::errors::of_server;
 use super::super::link::closed;
 use super::super::resp::{Command, Reply};
 use super::super::scripts::Script;
-use super::super::trouble::of_server;
 use crate::core::name::LockName;
 use crate::engine::{Answer, CancelRequest};
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::foreign;
 use crate::owner::Entry;
 
@@ -64,12 +64,12 @@ pub(super) trait Item: Send {
     /// Whether it probably hands the lock over to another client.
     fn hands_over(&self) -> bool;
     /// Answers it, with its line of the call's answer. What must follow it, if there is more to do.
-    fn land(self: Box<Self>, line: Result<Option<&str>, &Trouble>) -> Option<Box<dyn Item>>;
+    fn land(self: Box<Self>, line: Result<Option<&str>, &StoreError>) -> Option<Box<dyn Item>>;
 }
 
 pub(super) struct Awaited<O: Batched> {
     operation: O,
-    reply: oneshot::Sender<Result<O::Outcome, Trouble>>,
+    reply: oneshot::Sender<Result<O::Outcome, StoreError>>,
     /// How often it, or what it follows, went on so far.
     went_on: u32,
 }
@@ -95,7 +95,7 @@ impl<O: Batched> Item for Awaited<O> {
         self.operation.hands_over()
     }
 
-    fn land(mut self: Box<Self>, line: Result<Option<&str>, &Trouble>) -> Option<Box<dyn Item>> {
+    fn land(mut self: Box<Self>, line: Result<Option<&str>, &StoreError>) -> Option<Box<dyn Item>> {
         let is_more = matches!(line, Ok(Some(line)) if is_more(line));
         let goes_on = is_more && self.went_on < GOES_ON_AT_MOST;
         self.went_on += 1;
@@ -128,8 +128,8 @@ pub(super) fn awaited<O: Batched>(operation: O) -> (Box<dyn Item>, Answer<O::Out
 }
 
 /// Answers every operation of a call; what must follow.
-pub(super) fn distribute(batch: Batch, result: Result<Reply, Trouble>) -> Batch {
-    let mut lines = result.as_ref().map_err(Trouble::clone).and_then(lines);
+pub(super) fn distribute(batch: Batch, result: Result<Reply, StoreError>) -> Batch {
+    let mut lines = result.as_ref().map_err(StoreError::clone).and_then(lines);
     let landed = batch.into_iter().map(|item| match &mut lines {
         Ok(lines) => item.land(Ok(lines.next())),
         Err(trouble) => item.land(Err(trouble)),
@@ -138,7 +138,7 @@ pub(super) fn distribute(batch: Batch, result: Result<Reply, Trouble>) -> Batch 
 }
 
 /// The lines of an answer, after what its call is known by.
-pub(in crate::engine::redis) fn lines(reply: &Reply) -> Result<Skip<Lines<'_>>, Trouble> {
+pub(in crate::engine::redis) fn lines(reply: &Reply) -> Result<Skip<Lines<'_>>, StoreError> {
     let text = reply.text().ok_or_else(not_understood)?;
     Ok(text.lines().skip(1))
 }
@@ -147,8 +147,8 @@ pub(in crate::engine::redis) fn lines(reply: &Reply) -> Result<Skip<Lines<'_>>, 
 pub(in crate::engine::redis) fn read<O: Batched>(
     operation: &O,
     line: Option<&str>,
-) -> Result<O::Outcome, Trouble> {
-    let line = line.ok_or_else(|| Trouble::unknown("the server's answer is too short"))?;
+) -> Result<O::Outcome, StoreError> {
+    let line = line.ok_or_else(|| StoreError::unknown("the server's answer is too short"))?;
     match line.strip_prefix('-') {
         Some(error) => Err(of_server(error)),
         None => operation.read(line.trim_end_matches('+')).ok_or_else(not_understood),
@@ -160,6 +160,6 @@ pub(in crate::engine::redis) fn is_more(line: &str) -> bool {
     line.ends_with('+') && !line.starts_with('-')
 }
 
-pub(super) fn not_understood() -> Trouble {
-    Trouble::unknown("the server's answer is not understood")
+pub(super) fn not_understood() -> StoreError {
+    StoreError::unknown("the server's answer is not understood")
 }

@@ -105,7 +105,7 @@ fn dead_waiters_are_passed_over_in_slices(server: &Server) {
     let settle = super::answers::cancel("x", nobody);
     let (_, calls) = until_done(&mut caller, |it| it.call(&[&settle]).remove(0));
     assert!(calls > 1);
-    let message = convert(caller.ear.read().unwrap());
+    let message = convert(caller.receiver.read().unwrap());
     let text = message.array().unwrap()[2].text().unwrap();
     assert!(text.starts_with(&format!("granted {live}:0 ")), "{text}");
 }
@@ -199,7 +199,7 @@ fn many_who_came_back_are_served_though_one_stays_away(server: &Server) {
     caller.call(&[&release("x", holder)]);
     until_done(&mut caller, |it| it.call(&[&settle]).remove(0));
     // All but the last can be reached again, and ask.
-    caller.ear.command(&["SUBSCRIBE", &channel]).unwrap();
+    caller.receiver.command(&["SUBSCRIBE", &channel]).unwrap();
     in_batches(&mut caller, &requests[..MANY - 1]);
     for pair in owners[..4].windows(2) {
         let (line, _) = until_done(&mut caller, |it| it.call(&[&release("x", pair[0])]).remove(0));

@@ -33,7 +33,7 @@ const STRAIGHT: &str = "results[i + 1] = is_done and result or failure(result)";
 pub(super) struct Caller {
     connection: Connection,
     /// Hears of grants: a client that nobody hears is passed over.
-    pub(super) ear: Connection,
+    pub(super) receiver: Connection,
     pub(super) client: String,
     pub(super) now: Moment,
     /// For how long fences outlive their locks, in ms.
@@ -49,15 +49,15 @@ impl Caller {
     /// A client of a server that holds nothing.
     pub(super) fn new(server: &Server) -> Self {
         let open = || server.connect().unwrap();
-        let (mut connection, mut ear) = (open(), open());
+        let (mut connection, mut receiver) = (open(), open());
         connection.command(&["FLUSHALL"]).unwrap();
         let client = format!("{:016x}", crate::owner::unique_number());
-        ear.command(&["SUBSCRIBE", &format!("{}{client}", keys::CHANNEL)]).unwrap();
+        receiver.command(&["SUBSCRIBE", &format!("{}{client}", keys::CHANNEL)]).unwrap();
         // A wake-up that never comes is a difference, to be told soon: it is looked for many times.
-        ear.set_patience(Duration::from_millis(500)).unwrap();
+        receiver.set_patience(Duration::from_millis(500)).unwrap();
         let now = Moment::from_micros(1_794_768_132_030_839);
         let retention = common(&client).retention;
-        Self { connection, ear, client, now, retention, counts_straight: false }
+        Self { connection, receiver, client, now, retention, counts_straight: false }
     }
 
     pub(super) fn pass(&mut self, time: Duration) {

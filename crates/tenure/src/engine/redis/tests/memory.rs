@@ -60,7 +60,7 @@ fn a_full_server_renews_and_releases_and_refuses_new_locks(server: &Server) {
         assert!(line.starts_with("2 "), "it goes on waiting: {line}");
         let line = full(&mut caller, |it| it.call(&[&acquire("new", new)])).remove(0);
         assert!(line.starts_with("-OOM") || line.contains(" -OOM "), "a new lock: {line}");
-        assert!(!trouble::of_server(&line[1..]).is_unknown(), "known to be refused: {line}");
+        assert!(!errors::of_server(&line[1..]).is_unknown(), "known to be refused: {line}");
         let line = full(&mut caller, |it| it.call(&[&release("x", holder)])).remove(0);
         assert_eq!(line, "0", "released, and handed over");
         let line = full(&mut caller, |it| it.call(&[&ask(waiter)])).remove(0);
@@ -79,7 +79,7 @@ fn a_full_server_takes_a_lock_away_and_tells_its_holder(server: &Server) {
     let answer = full(&mut caller, force);
     let taken = answer.array().unwrap()[1].array().unwrap();
     assert_eq!(taken.iter().map(|it| it.text().unwrap()).collect::<Vec<_>>(), [owner.to_string()]);
-    let message = convert(caller.ear.read().unwrap());
+    let message = convert(caller.receiver.read().unwrap());
     let text = message.array().unwrap()[2].text().unwrap();
     assert_eq!(text, format!("lost {owner} {}", keys::lock(&name("x"))));
     assert_eq!(caller.call(&[&renewal("x", owner)]), ["0"]);
@@ -95,7 +95,7 @@ fn a_server_that_refuses_to_write_has_told_nothing(server: &Server) {
     caller.pass(Duration::from_secs(30));
     inspect_clock(&mut caller);
     caller.say(&["REPLICAOF", "127.0.0.1", "1"]);
-    let refused = |line: &str| line.contains("READONLY") && !trouble::of_server(line).is_unknown();
+    let refused = |line: &str| line.contains("READONLY") && !errors::of_server(line).is_unknown();
     for line in [
         caller.call(&[&waiting(acquire("x", Owner::new()))]).remove(0),
         caller.call(&[&renewal("x", holder)]).remove(0),
@@ -107,7 +107,7 @@ fn a_server_that_refuses_to_write_has_told_nothing(server: &Server) {
     let answer = force(&mut caller);
     assert!(matches!(&answer, Reply::Error(error) if refused(error)), "{answer:?}");
     caller.say(&["REPLICAOF", "NO", "ONE"]);
-    assert!(caller.ear.read().is_err(), "nothing was told");
+    assert!(caller.receiver.read().is_err(), "nothing was told");
 }
 
 /// Sets the told clock, without an operation on the lock.

@@ -53,15 +53,15 @@ fn a_waiter_that_cannot_hear_keeps_its_place(server: &Server) {
     assert!(is_granted(&caller.call(&[&waiting(acquire("x", second))])[0]), "others are not kept");
     let line = ask(&mut caller, "deaf", deaf);
     assert!(line.starts_with("2 0 "), "it has nobody before it: {line}");
-    let mut ear = server.connect().unwrap();
-    listen(&mut ear, "deaf");
+    let mut receiver = server.connect().unwrap();
+    listen(&mut receiver, "deaf");
     assert_eq!(caller.call(&[&release("x", second)]), ["0"]);
     assert!(is_granted(&ask(&mut caller, "deaf", deaf)));
     assert!(is_queued(&caller.call(&[&waiting(acquire("x", third))])[0]));
 }
 
-fn listen(ear: &mut Connection, client: &str) {
-    ear.command(&["SUBSCRIBE", &format!("{}{client}", keys::CHANNEL)]).unwrap();
+fn listen(receiver: &mut Connection, client: &str) {
+    receiver.command(&["SUBSCRIBE", &format!("{}{client}", keys::CHANNEL)]).unwrap();
 }
 
 /// All connections for wake-ups were killed at once: six fair waiters were served 3, 4, 0, 5, 1, 2.
@@ -75,14 +75,14 @@ fn waiters_that_cannot_hear_are_served_in_order(server: &Server) {
     }
     assert_eq!(caller.call(&[&release("x", holder)]), ["0"]);
     // They connect again, and ask, in another order.
-    let ears: Vec<_> = [3, 4, 0, 5, 1, 2]
+    let receivers: Vec<_> = [3, 4, 0, 5, 1, 2]
         .into_iter()
         .map(|at: usize| {
-            let mut ear = server.connect().unwrap();
+            let mut receiver = server.connect().unwrap();
             let client = format!("deaf{at}");
-            listen(&mut ear, &client);
+            listen(&mut receiver, &client);
             assert_eq!(is_granted(&ask(&mut caller, &client, owners[at])), at == 0, "{at}");
-            ear
+            receiver
         })
         .collect();
     for (at, owner) in owners.iter().enumerate() {
@@ -90,7 +90,7 @@ fn waiters_that_cannot_hear_are_served_in_order(server: &Server) {
         assert!(is_granted(&ask(&mut caller, &client, *owner)), "{at}");
         assert_eq!(caller.call(&[&release("x", *owner)]), ["0"]);
     }
-    drop(ears);
+    drop(receivers);
 }
 
 /// The first of those who could not hear is dead: the next that asks waits for a moment, no more, and

@@ -49,7 +49,7 @@ fn what_cannot_become_a_hash_stays_as_it_was(server: &Server) {
         assert_eq!(caller.state(), state, "without {right}");
         let left = kept(&mut caller);
         assert!((1..=lease).contains(&left), "without {right}: {left} ms");
-        assert!(caller.ear.read().is_err(), "nothing was told");
+        assert!(caller.receiver.read().is_err(), "nothing was told");
         // The right is given: all is as if nothing had been.
         caller.say(&["ACL", "SETUSER", "default", &format!("+{right}")]);
         assert!(caller.call(&[&waiting(acquire("x", waiter))])[0].starts_with("2 0 "));

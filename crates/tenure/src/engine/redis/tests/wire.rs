@@ -25,7 +25,7 @@ async fn connect() -> (Address, Arc<Wire>, TcpStream) {
     (address, wire, listener.accept().unwrap().0)
 }
 
-fn send(wire: &Arc<Wire>, command: &Command) -> Receiver<Result<Reply, Trouble>> {
+fn send(wire: &Arc<Wire>, command: &Command) -> Receiver<Result<Reply, StoreError>> {
     let (done, answer) = channel();
     wire.send(command, Box::new(move |result| drop(done.send(result))));
     answer

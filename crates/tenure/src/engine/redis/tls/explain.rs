@@ -4,7 +4,7 @@ use std::io;
 
 use rustls::{AlertDescription as Alert, CertificateError, Error};
 
-use crate::engine::redis::address::Place;
+use crate::engine::redis::address::Endpoint;
 
 /// How many of a certificate's names are told.
 const NAMES_TOLD: usize = 5;
@@ -13,7 +13,7 @@ const NAMES_TOLD: usize = 5;
 const SELF_SIGNED: &str = "CaUsedAsEndEntity";
 
 /// Why there is no connection.
-pub(super) fn failure(error: &io::Error, place: &Place) -> String {
+pub(super) fn failure(error: &io::Error, place: &Endpoint) -> String {
     match tls_error(error) {
         Some(error) => sentence(error, place),
         None if error.kind() == io::ErrorKind::UnexpectedEof => format!(
@@ -25,7 +25,7 @@ pub(super) fn failure(error: &io::Error, place: &Place) -> String {
 }
 
 /// The same, for a connection that was there.
-pub(super) fn loss(error: io::Error, place: &Place) -> io::Error {
+pub(super) fn loss(error: io::Error, place: &Endpoint) -> io::Error {
     let sentence = tls_error(&error).map(|error| sentence(error, place));
     sentence.map_or(error, io::Error::other)
 }
@@ -39,7 +39,7 @@ fn tls_error(error: &io::Error) -> Option<&Error> {
     error.get_ref()?.downcast_ref()
 }
 
-fn sentence(error: &Error, place: &Place) -> String {
+fn sentence(error: &Error, place: &Endpoint) -> String {
     match error {
         Error::InvalidCertificate(error) => of_certificate(error, place),
         Error::AlertReceived(alert) => of_alert(*alert, place),
@@ -54,7 +54,7 @@ fn sentence(error: &Error, place: &Place) -> String {
     }
 }
 
-fn of_certificate(error: &CertificateError, place: &Place) -> String {
+fn of_certificate(error: &CertificateError, place: &Endpoint) -> String {
     use CertificateError as It;
     match error {
         It::UnknownIssuer => format!(
@@ -99,7 +99,7 @@ fn bare(name: &str) -> String {
 }
 
 /// What the server says of this client.
-fn of_alert(alert: Alert, place: &Place) -> String {
+fn of_alert(alert: Alert, place: &Endpoint) -> String {
     match alert {
         Alert::CertificateRequired => format!(
             "{place} asks for a client's certificate: name its files as ?cert=FILE&key=FILE in the \
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     fn told(error: impl Into<Error>) -> String {
-        let place = Place::Tcp("host".into(), 7000);
+        let place = Endpoint::Tcp("host".into(), 7000);
         failure(&io::Error::other(error.into()), &place)
     }
 
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn every_sentence_names_the_server() {
         let ended = io::Error::from(io::ErrorKind::UnexpectedEof);
-        let place = Place::Tcp("host".into(), 7000);
+        let place = Endpoint::Tcp("host".into(), 7000);
         for sentence in [
             told(CertificateError::UnknownIssuer),
             told(CertificateError::NotValidForName),

@@ -3,12 +3,12 @@
 use std::sync::Mutex;
 
 use super::LinkHealth;
-use crate::error::Trouble;
+use crate::error::StoreError;
 use crate::sync::lock;
 use crate::telemetry;
 
 /// Follows one connection, and tells of its ups and downs.
-pub(crate) struct Pulse {
+pub(crate) struct LinkMonitor {
     link: &'static str,
     now: Mutex<Now>,
 }
@@ -17,11 +17,11 @@ pub(crate) struct Pulse {
 struct Now {
     is_up: bool,
     epoch: u64,
-    trouble: Option<Trouble>,
+    trouble: Option<StoreError>,
     is_over: bool,
 }
 
-impl Pulse {
+impl LinkMonitor {
     pub(crate) fn new(link: &'static str) -> Self {
         Self { link, now: Mutex::default() }
     }
@@ -39,7 +39,7 @@ impl Pulse {
         epoch
     }
 
-    pub(crate) fn down(&self, trouble: Trouble) {
+    pub(crate) fn down(&self, trouble: StoreError) {
         let is_news = {
             let mut now = lock(&self.now);
             // An attempt that fails again and again is told once.
@@ -59,7 +59,7 @@ impl Pulse {
 
     pub(crate) fn health(&self) -> LinkHealth {
         let now = lock(&self.now);
-        let trouble = now.trouble.as_ref().map(Trouble::to_string);
+        let trouble = now.trouble.as_ref().map(StoreError::to_string);
         LinkHealth { link: self.link, is_up: now.is_up, epoch: now.epoch, trouble }
     }
 }

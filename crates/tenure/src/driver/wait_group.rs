@@ -13,11 +13,11 @@ use tokio::sync::oneshot;
 use super::agenda::TimerKey;
 use super::{Driver, Spec};
 use crate::core::backoff::Delays;
-use crate::core::lease::Tie;
+use crate::core::lease::ClockSync;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::engine::Engine;
-use crate::error::{Error, Trouble};
+use crate::error::{Error, StoreError};
 use crate::guard::Guard;
 use crate::owner::Entry;
 use crate::parking;
@@ -25,15 +25,15 @@ use crate::sync::lock;
 
 /// All lines of a driver.
 #[derive(Default)]
-pub(super) struct Lines {
-    pub(super) by_id: HashMap<LineId, Line>,
-    pub(super) by_entry: HashMap<Entry, LineId>,
-    /// Lines that further tasks may join.
-    by_name: HashMap<LockName, LineId>,
+pub(super) struct WaitGroups {
+    pub(super) by_id: HashMap<WaitGroupId, WaitGroup>,
+    pub(super) by_entry: HashMap<Entry, WaitGroupId>,
+    /// WaitGroups that further tasks may join.
+    by_name: HashMap<LockName, WaitGroupId>,
     /// Requests on their way to the store.
     asking: HashMap<Entry, Asking>,
     /// Wake-ups that met no line. One may have come before its line was there.
-    pub(super) unclaimed: u64,
+    pub(super) early_wakeups: u64,
     last_id: u64,
 }
 
@@ -66,41 +66,47 @@ pub(super) enum Put {
     Releasing,
 }
 
-pub(super) type LineId = u64;
+pub(super) type WaitGroupId = u64;
 pub(super) type Outcome = Result<Guard, Error>;
 
 /// One line.
-pub(super) struct Line {
+pub(super) struct WaitGroup {
     pub(super) spec: Arc<Spec>,
     /// Its place in the store's queue; none from a grant until it joins again.
     pub(super) entry: Option<Entry>,
     /// The last answer of the store.
-    pub(super) tie: Tie,
+    pub(super) clock_sync: ClockSync,
     /// How many losses had met no hold when that was asked.
     pub(super) strays: u64,
     pub(super) tasks: VecDeque<(u64, oneshot::Sender<Outcome>)>,
     pub(super) alarm: Option<TimerKey>,
-    pub(super) ordeal: Option<Ordeal>,
+    pub(super) outage: Option<Outage>,
 }
 
-/// Trouble with the store that a line is enduring.
-pub(super) struct Ordeal {
+/// StoreError with the store that a line is enduring.
+pub(super) struct Outage {
     pub(super) since: Moment,
     pub(super) delays: Delays,
-    pub(super) last: Trouble,
+    pub(super) last: StoreError,
 }
 
 /// What is left to do for a line that is closed.
-#[must_use = "the store still has the line in its queue"]
+#[must_use = "the store still has the group in its queue"]
 pub(super) struct Closed {
     pub(super) alarm: Option<TimerKey>,
     pub(super) abandon: Option<(LockName, Entry)>,
     pub(super) tasks: VecDeque<(u64, oneshot::Sender<Outcome>)>,
 }
 
-impl Lines {
+impl WaitGroups {
     /// Opens a line for an entry that the store has queued.
-    pub(super) fn open(&mut self, spec: &Arc<Spec>, entry: Entry, tie: Tie, strays: u64) -> LineId {
+    pub(super) fn open(
+        &mut self,
+        spec: &Arc<Spec>,
+        entry: Entry,
+        clock_sync: ClockSync,
+        strays: u64,
+    ) -> WaitGroupId {
         self.last_id += 1;
         let id = self.last_id;
         let spec = spec.clone();
@@ -110,56 +116,56 @@ impl Lines {
         self.by_entry.insert(entry, id);
         let entry = Some(entry);
         let tasks = VecDeque::new();
-        let line = Line { spec, entry, tie, strays, tasks, alarm: None, ordeal: None };
-        self.by_id.insert(id, line);
+        let group = WaitGroup { spec, entry, clock_sync, strays, tasks, alarm: None, outage: None };
+        self.by_id.insert(id, group);
         id
     }
 
     /// A line that a task with this wish may join.
-    pub(super) fn joinable(&self, spec: &Spec) -> Option<LineId> {
+    pub(super) fn joinable(&self, spec: &Spec) -> Option<WaitGroupId> {
         if self.by_name.is_empty() || !spec.is_shareable() {
             return None;
         }
         let id = *self.by_name.get(&spec.name)?;
-        let line = self.by_id.get(&id)?;
-        line.spec.agrees_with(spec.lease, &spec.about).then_some(id)
+        let group = self.by_id.get(&id)?;
+        group.spec.is_compatible_with(spec.lease, &spec.about).then_some(id)
     }
 
     /// The line of this name, if others may join it.
-    pub(super) fn shared(&self, name: &LockName) -> Option<(LineId, &Line)> {
+    pub(super) fn shared(&self, name: &LockName) -> Option<(WaitGroupId, &WaitGroup)> {
         let id = *self.by_name.get(name)?;
-        self.by_id.get(&id).map(|line| (id, line))
+        self.by_id.get(&id).map(|group| (id, group))
     }
 
     /// Puts a task at the end of a line.
-    pub(super) fn add_task(&mut self, driver: &Arc<Driver>, id: LineId) -> Place {
+    pub(super) fn add_task(&mut self, driver: &Arc<Driver>, id: WaitGroupId) -> Ticket {
         self.last_id += 1;
         let task = self.last_id;
         let (sender, receiver) = oneshot::channel();
-        if let Some(line) = self.by_id.get_mut(&id) {
-            line.tasks.push_back((task, sender));
+        if let Some(group) = self.by_id.get_mut(&id) {
+            group.tasks.push_back((task, sender));
         }
-        Place { driver: driver.clone(), line: id, task, receiver }
+        Ticket { driver: driver.clone(), group: id, task, receiver }
     }
 
     /// Closes a line if no task is left in it.
-    pub(super) fn close_if_empty(&mut self, id: LineId) -> Option<Closed> {
-        self.by_id.get(&id).is_some_and(|line| line.tasks.is_empty()).then(|| self.close(id))?
+    pub(super) fn close_if_empty(&mut self, id: WaitGroupId) -> Option<Closed> {
+        self.by_id.get(&id).is_some_and(|group| group.tasks.is_empty()).then(|| self.close(id))?
     }
 
     /// Closes a line, with whoever is in it.
-    pub(super) fn close(&mut self, id: LineId) -> Option<Closed> {
-        let line = self.by_id.remove(&id)?;
-        let name = &line.spec.name;
+    pub(super) fn close(&mut self, id: WaitGroupId) -> Option<Closed> {
+        let group = self.by_id.remove(&id)?;
+        let name = &group.spec.name;
         if self.by_name.get(name) == Some(&id) {
             self.by_name.remove(name);
         }
-        if let Some(entry) = line.entry {
+        if let Some(entry) = group.entry {
             self.by_entry.remove(&entry);
         }
-        let standing = line.entry.filter(|&entry| !self.disown(entry));
+        let standing = group.entry.filter(|&entry| !self.disown(entry));
         let abandon = standing.map(|entry| (name.clone(), entry));
-        Some(Closed { alarm: line.alarm, abandon, tasks: line.tasks })
+        Some(Closed { alarm: group.alarm, abandon, tasks: group.tasks })
     }
 
     /// Notes that the engine is called for an entry. False if a question is on its way already, whose
@@ -230,14 +236,14 @@ impl Lines {
 }
 
 /// A task's place in a line. Dropping it leaves the line.
-pub(super) struct Place {
+pub(super) struct Ticket {
     driver: Arc<Driver>,
-    line: LineId,
+    group: WaitGroupId,
     task: u64,
     receiver: oneshot::Receiver<Outcome>,
 }
 
-impl Place {
+impl Ticket {
     /// The guard, when it is this task's turn; none if the line was closed without a word.
     pub(super) async fn guard(&mut self) -> Option<Outcome> {
         poll_fn(|context| {
@@ -257,20 +263,20 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Ticket {
     fn drop(&mut self) {
         if self.driver.is_inherited() {
             return;
         }
-        let mut lines = lock(&self.driver.lines);
-        let Some(line) = lines.by_id.get_mut(&self.line) else {
+        let mut groups = lock(&self.driver.groups);
+        let Some(group) = groups.by_id.get_mut(&self.group) else {
             return;
         };
         // Tasks are in the order in which they came, and so are their numbers.
-        let at = line.tasks.binary_search_by_key(&self.task, |(task, _)| *task);
-        let sender = at.ok().and_then(|at| line.tasks.remove(at));
-        let closed = lines.close_if_empty(self.line);
-        drop(lines);
+        let at = group.tasks.binary_search_by_key(&self.task, |(task, _)| *task);
+        let sender = at.ok().and_then(|at| group.tasks.remove(at));
+        let closed = groups.close_if_empty(self.group);
+        drop(groups);
         // It wakes the receiver, which is foreign code.
         drop(sender);
         self.driver.clear(closed);

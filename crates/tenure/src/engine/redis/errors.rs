@@ -1,7 +1,7 @@
 //! What an error of the server means: refused, or unknown (I6).
 
 use super::resp::Reply;
-use crate::error::Trouble;
+use crate::error::StoreError;
 
 /// What a server says before it does anything. All else may have come midway.
 const REFUSALS: &[&str] = &[
@@ -45,8 +45,8 @@ const PASSING: &[&str] = &[
 ];
 
 /// The server answered the greeting of a new connection with an error.
-pub(super) fn of_greeting(what: String, error: &str) -> Trouble {
-    let trouble = Trouble::refused(what).answered();
+pub(super) fn of_greeting(what: String, error: &str) -> StoreError {
+    let trouble = StoreError::refused(what).answered();
     let passes = PASSING.contains(&code(error)) || error.contains("max number of clients");
     if passes { trouble } else { trouble.lasting() }
 }
@@ -56,14 +56,14 @@ fn code(error: &str) -> &str {
 }
 
 /// The server answered a script with an error.
-pub(super) fn of_server(error: &str) -> Trouble {
+pub(super) fn of_server(error: &str) -> StoreError {
     let what = format!("the server said: {error}");
     // Scripts look before they write.
     let code = code(error);
     let is_within_script = error.contains("user_script");
     let is_refusal = |it: &&str| is_named(error, it) && !(is_within_script && MIDWAY.contains(it));
     let is_refused = REFUSALS.iter().any(is_refusal);
-    let trouble = if is_refused { Trouble::refused(what) } else { Trouble::unknown(what) };
+    let trouble = if is_refused { StoreError::refused(what) } else { StoreError::unknown(what) };
     let trouble = trouble.answered();
     if LASTING.contains(&code) { trouble.lasting() } else { trouble }
 }
@@ -114,7 +114,7 @@ pub(super) fn is_forbidden(reply: &Reply) -> bool {
 }
 
 /// Whether a call may have failed as a whole because of one of its keys: others may be served alone.
-pub(super) fn may_be_about_one(trouble: &Trouble) -> bool {
+pub(super) fn may_be_about_one(trouble: &StoreError) -> bool {
     let what = trouble.to_string();
     trouble.is_answer()
         && (what.starts_with("the server said: NOPERM") || what.contains("user_script"))
