@@ -22,7 +22,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> sh::Outcome {
     let command = if options.list { None } else { Some(build_command()?) };
     let mut cargo =
-        sh::cargo(&["bench", "--package", "tenure", "--bench", "figures", "--locked", "--"]);
+        sh::cargo(&["bench", "--package", "tenure", "--bench", "benchmarks", "--locked", "--"]);
     if let Some(only) = &options.only {
         cargo.arg("--only").arg(only);
     }

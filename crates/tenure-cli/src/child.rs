@@ -13,10 +13,10 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::sync::mpsc;
 
 use crate::changes::{Change, Ending, follow};
-use crate::family::{self, Family};
 use crate::link::{Heard, Link, Order, Word};
+use crate::output::say;
+use crate::process_tree::{self, ProcessTree};
 use crate::processes::Process;
-use crate::voice::say;
 use crate::{guardian, program, terminal};
 
 /// How long a guardian takes to be there at most.
@@ -24,7 +24,7 @@ const BIRTH: Duration = Duration::from_secs(10);
 
 /// A command that was started.
 pub(crate) struct Child {
-    pub(crate) family: Family,
+    pub(crate) process_tree: ProcessTree,
     guardian: Option<Guardian>,
     changes: mpsc::UnboundedReceiver<Change>,
     /// It was told to stop at the terminal, and did not so far.
@@ -43,8 +43,8 @@ struct Guardian {
 impl Child {
     /// Starts a command with these variables.
     pub(crate) fn start(order: &Order, variables: &[(String, String)]) -> io::Result<Self> {
-        let strangers = family::children();
-        family::adopt_orphans();
+        let strangers = process_tree::children();
+        process_tree::adopt_orphans();
         let (tell, changes) = mpsc::unbounded_channel();
         let guardian = Guardian::call(variables, tell.clone()).inspect_err(|error| {
             say(format_args!(
@@ -55,12 +55,12 @@ impl Child {
         let command = match &guardian {
             Some(guardian) => guardian.start(order, tell).inspect_err(|_| {
                 // Killed before it could tell, it may have started the command.
-                Family::of(guardian.pid, Some(guardian.pid), strangers.clone()).kill();
+                ProcessTree::of(guardian.pid, Some(guardian.pid), strangers.clone()).kill();
             })?,
             None => start_alone(order, variables, tell)?,
         };
-        let family = Family::of(command, guardian.as_ref().map(|it| it.pid), strangers);
-        Ok(Self { family, guardian, changes, is_to_stop: false, has_ended: false })
+        let process_tree = ProcessTree::of(command, guardian.as_ref().map(|it| it.pid), strangers);
+        Ok(Self { process_tree, guardian, changes, is_to_stop: false, has_ended: false })
     }
 
     /// What the guardian is told, if there is one.
@@ -71,43 +71,46 @@ impl Child {
     /// Those whose end is told here.
     pub(crate) fn own(&self) -> Vec<Pid> {
         let guardian = self.guardian.as_ref().map(|guardian| guardian.pid);
-        guardian.into_iter().chain([self.family.group]).collect()
+        guardian.into_iter().chain([self.process_tree.group]).collect()
     }
 
     /// Passes a signal on. One that is stopped could not end if it is asked to.
-    pub(crate) fn pass_on(&mut self, signal: Signal) {
+    pub(crate) fn forward(&mut self, signal: Signal) {
         self.is_to_stop |= signal == Signal::TSTP;
-        self.family.signal(signal);
+        self.process_tree.signal(signal);
         if matches!(signal, Signal::INT | Signal::TERM | Signal::HUP | Signal::QUIT) {
-            self.family.signal(Signal::CONT);
+            self.process_tree.signal(Signal::CONT);
         }
     }
 
     /// It was stopped because it wanted the terminal, and has it now. Continuing it undoes the ^Z that
     /// came while it was stopped; so that comes once more.
     pub(crate) fn go_on_with_terminal(&mut self) {
-        self.family.signal(Signal::CONT);
+        self.process_tree.signal(Signal::CONT);
         if std::mem::take(&mut self.is_to_stop) {
-            self.family.signal(Signal::TSTP);
+            self.process_tree.signal(Signal::TSTP);
         }
     }
 
     /// Stops all of it. Those who were not stopped before, besides its group.
     pub(crate) fn halt(&self) -> Vec<Process> {
-        self.family.signal(Signal::STOP);
-        let strays = self.family.strays().into_iter().filter(|one| !one.is_stopped);
+        self.process_tree.signal(Signal::STOP);
+        let strays = self.process_tree.strays().into_iter().filter(|one| !one.is_stopped);
         strays.filter(|one| one.send(Signal::STOP).is_ok()).collect()
     }
 
     /// Whether it is stopped now.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.family.living().iter().any(|one| one.pid == self.family.group && one.is_stopped)
+        self.process_tree
+            .living()
+            .iter()
+            .any(|one| one.pid == self.process_tree.group && one.is_stopped)
     }
 
     /// Continues what was stopped.
     pub(crate) fn go_on(&mut self, halted: &[Process]) {
         self.is_to_stop = false;
-        self.family.signal(Signal::CONT);
+        self.process_tree.signal(Signal::CONT);
         for one in halted {
             let _ = one.send(Signal::CONT);
         }
@@ -125,7 +128,7 @@ impl Child {
     /// It has ended: the terminal comes back, with what was typed there.
     pub(crate) fn conclude(&mut self, ending: Ending) {
         self.has_ended = true;
-        let had_terminal = terminal::take(self.family.group);
+        let had_terminal = terminal::take(self.process_tree.group);
         if let (true, Some(signal @ (Signal::INT | Signal::QUIT))) = (had_terminal, ending.signal) {
             terminal::tell_job(signal);
         }

@@ -10,10 +10,10 @@ use tenure::engine::ForceOutcome;
 use tenure::{Error, Handle, LockName, Owner, Released, Tenure};
 
 use crate::exit::Exit;
+use crate::lock_args::LockArgs;
+use crate::output::{Form, is_unheard, say};
 use crate::store::Store;
-use crate::voice::{Form, is_unheard, say};
-use crate::wish::Wish;
-use crate::{about, loss, words};
+use crate::{about, format, loss};
 
 /// Acquire a lock, and print a handle to renew and release it with
 ///
@@ -21,7 +21,7 @@ use crate::{about, loss, words};
 #[derive(Args)]
 pub(crate) struct Acquire {
     #[command(flatten)]
-    wish: Wish,
+    lock_args: LockArgs,
     #[command(flatten)]
     form: Form,
     #[command(flatten)]
@@ -75,14 +75,15 @@ pub(crate) async fn acquire(arguments: Acquire) -> Result<(), ExitCode> {
         let why = "standard output is closed: nobody would get the handle";
         return Err(Exit::CannotWrite.because(&why));
     }
-    let patience = arguments.wish.patience(false);
+    let patience = arguments.lock_args.patience(false);
     let tenure = arguments.store.reach(&about::of_caller(), &patience).await?;
     let owner = Owner::new();
-    let lock = arguments.wish.lock(&tenure, &arguments.name, owner);
-    let guard = arguments.wish.acquire((&arguments.name, &lock, owner), &patience, false).await?;
+    let lock = arguments.lock_args.lock(&tenure, &arguments.name, owner);
+    let guard =
+        arguments.lock_args.acquire((&arguments.name, &lock, owner), &patience, false).await?;
     let detached = guard.detach().await;
     let handle = detached.map_err(|error| Exit::told(&error))?;
-    let printed = arguments.form.print(|| format!("{handle}\n"), || words::handle(&handle));
+    let printed = arguments.form.print(|| format!("{handle}\n"), || format::handle(&handle));
     if printed.is_err() {
         // Nobody knows the handle, so nobody else could release it.
         let _ = tenure.release(&handle).await;
@@ -101,7 +102,7 @@ pub(crate) async fn renew(arguments: Renew) -> Result<(), ExitCode> {
         }
         renewed => renewed.map_err(|error| Exit::told(&error))?,
     }
-    arguments.form.print(String::new, || words::handle(&arguments.handle))
+    arguments.form.print(String::new, || format::handle(&arguments.handle))
 }
 
 pub(crate) async fn release(arguments: Release) -> Result<(), ExitCode> {
@@ -145,7 +146,7 @@ fn not_held(name: &LockName, expected: Option<Owner>) -> ExitCode {
 
 /// Who had what, for programs.
 fn released(name: &LockName, owners: &[Owner]) -> Value {
-    json!({ "name": name.as_str(), "released": words::owners(owners) })
+    json!({ "name": name.as_str(), "released": format::owners(owners) })
 }
 
 /// On a terminal, the name is to be typed once more. From whom the lock is then taken: who has it
@@ -164,7 +165,7 @@ async fn confirm(
     }
     let info = tenure.lock(name.clone()).inspect().await;
     let info = info.map_err(|error| Exit::told(&error))?;
-    let Some(holders) = words::holders(&info) else { return Err(not_held(name, owner)) };
+    let Some(holders) = format::holders(&info) else { return Err(not_held(name, owner)) };
     say(format_args!("this takes `{name}` away, held by {holders}; type its name:"));
     let mut typed = String::new();
     let read = std::io::stdin().read_line(&mut typed);

@@ -10,9 +10,9 @@ use tenure::engine::{Finding, Severity};
 use tenure::{Error, Tenure};
 
 use crate::exit::advice;
+use crate::format::plain;
+use crate::output::Form;
 use crate::store::{Store, Unusable};
-use crate::voice::Form;
-use crate::words::plain;
 
 /// Examine the store: is it fit for locks?
 ///

@@ -7,8 +7,8 @@ use rustix::process::{Pid, Signal, getpid};
 use signal_hook::low_level::emulate_default_handler;
 use tenure::Error;
 
+use crate::output::{self, say};
 use crate::patience::trouble;
-use crate::voice::{self, say};
 
 /// Why the command ends without the child's own status. The numbers are those of sysexits(3)
 /// and of the shell.
@@ -91,7 +91,7 @@ const ADVICE: &[(&str, &str)] = &[
 /// of a script if this one seems to have handled it. The first process of a PID namespace, as in a
 /// container, is not ended by its own signals: there the status says as much.
 pub(crate) fn interrupted() -> ExitCode {
-    voice::finish();
+    output::finish();
     if getpid() != Pid::INIT {
         let _ = emulate_default_handler(Signal::INT.as_raw());
     }

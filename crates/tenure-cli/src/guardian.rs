@@ -18,8 +18,8 @@ use rustix::process::{Pid, Signal};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use crate::changes::{Change, await_all, follow, has_ended, until_any_ends};
-use crate::family::{self, Family};
 use crate::link::{Bequest, Heard, Link, Moment, Order, Word};
+use crate::process_tree::{self, ProcessTree};
 use crate::{program, signals};
 
 /// The name under which it is called.
@@ -48,7 +48,7 @@ fn serve() -> io::Result<()> {
     let _ = rustix::thread::set_name(c"tenure-guardian");
     // What is meant for the command reaches it by way of `tenure`.
     signals::endure(signals::CAUGHT.into_iter())?;
-    family::adopt_orphans();
+    process_tree::adopt_orphans();
     let link = Arc::new(Link(io::stdin().as_fd().try_clone_to_owned()?.into()));
     link.say(Word::Ready);
     let (order, files) = link.receive()?;
@@ -85,7 +85,7 @@ fn take(input: impl AsFd, output: impl AsFd, errors: impl AsFd) -> io::Result<()
 }
 
 struct Guardian {
-    family: Family,
+    process_tree: ProcessTree,
     order: Order,
     link: Arc<Link>,
     /// Until when the lock is held, as far as `tenure` has said.
@@ -100,9 +100,9 @@ impl Guardian {
         let tell = move |change| teller.say(word(change));
         std::thread::Builder::new().spawn(move || follow(command, tell))?;
         std::thread::Builder::new().spawn(move || forget_orphans(command))?;
-        let family = Family::of(command, None, HashSet::new());
+        let process_tree = ProcessTree::of(command, None, HashSet::new());
         let deadline = Some(order.deadline);
-        Ok(Self { family, order, link, deadline, is_ending: false })
+        Ok(Self { process_tree, order, link, deadline, is_ending: false })
     }
 
     /// Waits for the end of all, or for the moment at which the command must end.
@@ -145,7 +145,7 @@ impl Guardian {
         self.deadline = self.deadline.map(|deadline| self.kill_before(deadline));
         self.link.say(Word::Overdue);
         // Without CONT: a job that was stopped at the terminal stays so until it is killed.
-        self.family.signal_all(Signal::TERM);
+        self.process_tree.signal_all(Signal::TERM);
     }
 
     /// `tenure` has ended without a farewell: it was killed.
@@ -161,9 +161,9 @@ impl Guardian {
     fn end(&self) {
         let over = Moment::now().after(self.order.grace);
         let over = self.deadline.map_or(over, |deadline| over.min(self.kill_before(deadline)));
-        self.family.signal_all(Signal::TERM);
+        self.process_tree.signal_all(Signal::TERM);
         // A stopped process does not end.
-        self.family.signal_all(Signal::CONT);
+        self.process_tree.signal_all(Signal::CONT);
         while !over.left().is_zero() {
             if self.has_family_ended() {
                 return;
@@ -176,13 +176,13 @@ impl Guardian {
     fn kill(&self) {
         let over = Moment::now().after(DEATH);
         while !self.has_family_ended() && !over.left().is_zero() {
-            self.family.kill();
+            self.process_tree.kill();
             pause(LOOK / 4);
         }
     }
 
     fn has_family_ended(&self) -> bool {
-        self.family.has_ended(has_ended(self.family.group))
+        self.process_tree.has_ended(has_ended(self.process_tree.group))
     }
 }
 
@@ -201,7 +201,7 @@ fn word(change: Change) -> Word {
 /// Forgets adopted processes that have ended, for as long as the command lives.
 fn forget_orphans(command: Pid) {
     while until_any_ends() && !has_ended(command) {
-        family::forget_orphans(&[command]);
+        process_tree::forget_orphans(&[command]);
         pause(LOOK);
     }
 }

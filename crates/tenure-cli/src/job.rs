@@ -12,9 +12,9 @@ use crate::changes::Ending;
 use crate::child::Child;
 use crate::exit::Exit;
 use crate::link::{Bequest, Moment, Order};
+use crate::output::say;
 use crate::session::End;
 use crate::signals::Signals;
-use crate::voice::say;
 use crate::{loss, store};
 
 /// What to do when the lock is lost.

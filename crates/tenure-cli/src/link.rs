@@ -234,7 +234,7 @@ mod tests {
     fn what_is_said_is_heard() {
         let (ours, theirs) = Link::pair().unwrap();
         let theirs = Link(theirs.into());
-        let words = [
+        let format = [
             Word::Ready,
             Word::Started(i32::MAX),
             Word::Failed(8),
@@ -245,8 +245,8 @@ mod tests {
             Word::Ending(Moment(1)),
             Word::Farewell,
         ];
-        words.iter().for_each(|&word| ours.say(word));
-        for word in words {
+        format.iter().for_each(|&word| ours.say(word));
+        for word in format {
             assert!(matches!(theirs.hear(None), Heard::Word(heard) if heard == word), "{word:?}");
         }
         assert!(matches!(theirs.hear(Some(Duration::ZERO)), Heard::Nothing));

@@ -7,15 +7,18 @@ mod detached;
 mod doctor;
 mod elect;
 mod exit;
-mod eyes;
-mod family;
+mod format;
+mod generate;
 mod guardian;
+mod inspect;
 mod job;
 mod limits;
 mod link;
+mod lock_args;
 mod loss;
-mod paper;
+mod output;
 mod patience;
+mod process_tree;
 mod processes;
 mod program;
 mod run;
@@ -26,22 +29,19 @@ mod supervision;
 mod table;
 mod terminal;
 mod time;
-mod voice;
 mod waiting;
 mod watch;
-mod wish;
-mod words;
 
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use exit::Exit;
-use voice::say;
+use output::say;
 
 /// Any command under a lock.
 #[derive(Parser)]
-#[command(name = "tenure", version, max_term_width = 100, color = voice::colour())]
+#[command(name = "tenure", version, max_term_width = 100, color = output::colour())]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -54,24 +54,24 @@ enum Command {
     Acquire(detached::Acquire),
     Renew(detached::Renew),
     Release(detached::Release),
-    Ls(eyes::List),
-    Show(eyes::Show),
+    Ls(inspect::List),
+    Show(inspect::Show),
     Watch(watch::Arguments),
     Doctor(doctor::Arguments),
-    Completions(paper::Completions),
-    Man(paper::Man),
+    Completions(generate::Completions),
+    Man(generate::Man),
 }
 
 fn main() -> ExitCode {
     if std::env::args_os().next().is_some_and(|name| name == guardian::NAME) {
         return guardian::main();
     }
-    let code = limits::ensure().map_or_else(|code| code, |()| obey());
-    voice::finish();
+    let code = limits::ensure().map_or_else(|code| code, |()| run_subcommand());
+    output::finish();
     code
 }
 
-fn obey() -> ExitCode {
+fn run_subcommand() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -94,20 +94,21 @@ fn obey() -> ExitCode {
         Command::Acquire(arguments) => runtime.block_on(detached::acquire(arguments)),
         Command::Renew(arguments) => runtime.block_on(detached::renew(arguments)),
         Command::Release(arguments) => runtime.block_on(detached::release(arguments)),
-        Command::Ls(arguments) => runtime.block_on(eyes::list(arguments)),
-        Command::Show(arguments) => runtime.block_on(eyes::show(arguments)),
+        Command::Ls(arguments) => runtime.block_on(inspect::list(arguments)),
+        Command::Show(arguments) => runtime.block_on(inspect::show(arguments)),
         Command::Watch(arguments) => runtime.block_on(watch::watch(arguments)),
         Command::Doctor(arguments) => runtime.block_on(doctor::doctor(arguments)),
-        Command::Completions(arguments) => paper::completions(&arguments, Arguments::command()),
-        Command::Man(arguments) => paper::man(&arguments, Arguments::command()),
+        Command::Completions(arguments) => generate::completions(&arguments, Arguments::command()),
+        Command::Man(arguments) => generate::man(&arguments, Arguments::command()),
     };
     ended.map_or_else(|code| code, |()| ExitCode::SUCCESS)
 }
 
 /// Whether a command is to be run, and nothing tells where it begins.
 fn lacks_dashes() -> bool {
-    let mut words = std::env::args_os().skip(1);
-    words.next().is_some_and(|word| word == "run" || word == "elect") && words.all(|it| it != "--")
+    let mut format = std::env::args_os().skip(1);
+    format.next().is_some_and(|word| word == "run" || word == "elect")
+        && format.all(|it| it != "--")
 }
 
 #[cfg(test)]
@@ -119,7 +120,7 @@ mod tests {
     const MANUAL: &str = include_str!("../../../docs/cli.md");
 
     /// The words of a text, options among them.
-    fn words(text: &str) -> BTreeSet<&str> {
+    fn format(text: &str) -> BTreeSet<&str> {
         text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect()
     }
 
@@ -140,7 +141,7 @@ mod tests {
         for command in Arguments::command().get_subcommands() {
             let name = command.get_name();
             let section = section(name);
-            let documented = words(&section);
+            let documented = format(&section);
             assert!(documented.contains(name), "{name}");
             // Those are told of several at once.
             let own = command
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn every_exit_status_is_documented() {
-        let documented = words(MANUAL);
+        let documented = format(MANUAL);
         for exit in [
             Exit::Usage,
             Exit::Unavailable,

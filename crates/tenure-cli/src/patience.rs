@@ -7,9 +7,9 @@ use tenure::{Error, StoreError};
 use tokio::time::{Instant, timeout};
 
 use crate::exit::Exit;
+use crate::format::in_sentence;
+use crate::output::{is_seen, say};
 use crate::time::pause;
-use crate::voice::{is_seen, say};
-use crate::words::in_sentence;
 
 /// How long to try if the caller has not said it.
 const USUAL: Duration = Duration::from_secs(5);

@@ -13,8 +13,8 @@ use rustix::io::Errno;
 
 /// Starts a program with its arguments, and with these variables besides ours, in a process group of its
 /// own.
-pub(crate) fn start(words: &[OsString], variables: &[(String, String)]) -> io::Result<Child> {
-    let (program, rest) = words.split_first().ok_or(Errno::INVAL)?;
+pub(crate) fn start(format: &[OsString], variables: &[(String, String)]) -> io::Result<Child> {
+    let (program, rest) = format.split_first().ok_or(Errno::INVAL)?;
     let started = begin(Command::new(program).args(rest), variables);
     match started {
         // A script that does not say what runs it is run by the shell, as `env` and `flock` do it.

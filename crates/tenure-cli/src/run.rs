@@ -8,12 +8,12 @@ use tenure::{Error, Guard, Lock, Owner, Released, Tenure};
 
 use crate::exit::Exit;
 use crate::job::{Job, OnLost, Outcome};
+use crate::lock_args::LockArgs;
+use crate::output::say;
 use crate::patience::Patience;
 use crate::session::{End, Session};
 use crate::signals::Signals;
 use crate::time::{period, time};
-use crate::voice::say;
-use crate::wish::Wish;
 
 /// Run a command while holding a lock
 ///
@@ -30,7 +30,7 @@ use crate::wish::Wish;
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    wish: Wish,
+    lock_args: LockArgs,
     /// Keep the lock for at least TIME, also if the command ends sooner: for cron jobs on machines
     /// whose clocks differ
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
 pub(crate) const MARK: &str = "tenure-once/";
 
 pub(crate) async fn run(arguments: Arguments) -> ExitCode {
-    let patience = arguments.wish.patience(arguments.session.verbose);
+    let patience = arguments.lock_args.patience(arguments.session.verbose);
     let acquire = async |tenure: &Tenure| acquire(tenure, &arguments, &patience).await;
     let hold = async |tenure: &Tenure, guard, signals: &mut Signals| {
         hold(tenure, guard, &arguments, signals).await
@@ -66,18 +66,18 @@ async fn acquire(
     arguments: &Arguments,
     patience: &Patience,
 ) -> Result<Guard, ExitCode> {
-    let mark = arguments.mark(tenure);
-    let looked = patience.endure(async || is_done(mark.as_ref()).await).await;
+    let success_record = arguments.success_record(tenure);
+    let looked = patience.endure(async || is_done(success_record.as_ref()).await).await;
     if looked.map_err(|error| patience.told(&error))? {
         return Err(arguments.nothing_to_do());
     }
     let (name, owner) = (&*arguments.session.name, Owner::new());
-    let mut lock: Lock = arguments.wish.lock(tenure, name, owner);
+    let mut lock: Lock = arguments.lock_args.lock(tenure, name, owner);
     if let Some(time) = arguments.at_least {
         lock = lock.at_least(time);
     }
     let wanted = (name, &lock, owner);
-    let guard = arguments.wish.acquire(wanted, patience, arguments.session.verbose).await?;
+    let guard = arguments.lock_args.acquire(wanted, patience, arguments.session.verbose).await?;
     // Otherwise a lock that was handed over would soon seem to be lost.
     guard.confirm().await.map_err(|error| Exit::told(&error))?;
     arguments.session.say(format_args!("holding `{}` with fence {}", guard.name(), guard.fence()));
@@ -94,16 +94,16 @@ async fn hold(tenure: &Tenure, guard: Guard, arguments: &Arguments, signals: &mu
         on_lost: arguments.on_lost,
         grace: arguments.grace(),
     };
-    let mark = arguments.mark(tenure);
+    let success_record = arguments.success_record(tenure);
     // Another may have done it while this one waited.
-    let outcome = match is_done(mark.as_ref()).await {
+    let outcome = match is_done(success_record.as_ref()).await {
         Ok(false) => job.run(&guard, signals).await,
         Ok(true) => Outcome::NotStarted(arguments.nothing_to_do()),
         Err(error) => Outcome::NotStarted(Exit::told(&error)),
     };
-    if let (Some(mark), Some(0)) = (&mark, outcome.status()) {
+    if let (Some(success_record), Some(0)) = (&success_record, outcome.status()) {
         tokio::select! {
-            () = remember(tenure, mark) => {}
+            () = remember(tenure, success_record) => {}
             _ = signals.end() => say("it will run again too soon: this was interrupted"),
         }
     }
@@ -126,15 +126,15 @@ async fn release_now(tenure: &Tenure, guard: Guard) -> Result<Released, Error> {
 }
 
 /// Whether the command has succeeded within the time in which it is to run once.
-async fn is_done(mark: Option<&Lock>) -> Result<bool, Error> {
-    let Some(mark) = mark else { return Ok(false) };
-    Ok(!mark.inspect().await?.is_free())
+async fn is_done(success_record: Option<&Lock>) -> Result<bool, Error> {
+    let Some(success_record) = success_record else { return Ok(false) };
+    Ok(!success_record.inspect().await?.is_free())
 }
 
 /// Remembers a success until the command is due again, whoever holds the lock meanwhile.
-async fn remember(tenure: &Tenure, mark: &Lock) {
+async fn remember(tenure: &Tenure, success_record: &Lock) {
     let marked = async {
-        let guard = mark.try_acquire().await?;
+        let guard = success_record.try_acquire().await?;
         Ok::<_, Error>(match guard {
             Some(guard) => Some(guard.detach().await?),
             None => None,
@@ -151,7 +151,7 @@ async fn remember(tenure: &Tenure, mark: &Lock) {
 
 impl Arguments {
     /// What stays taken for a while after a success.
-    fn mark(&self, tenure: &Tenure) -> Option<Lock> {
+    fn success_record(&self, tenure: &Tenure) -> Option<Lock> {
         let name = || format!("{MARK}{}", self.session.name);
         self.once_per.map(|time| tenure.lock(name()).fixed_lease(time))
     }
@@ -163,6 +163,6 @@ impl Arguments {
 
     /// How long the command has to end itself.
     fn grace(&self) -> Duration {
-        self.kill_after.min(self.wish.lease / 3)
+        self.kill_after.min(self.lock_args.lease / 3)
     }
 }

@@ -11,10 +11,10 @@ use tenure::Tenure;
 
 use crate::about;
 use crate::exit::{Exit, interrupted};
+use crate::output::say;
 use crate::patience::Patience;
 use crate::signals::Signals;
 use crate::store::Store;
-use crate::voice::say;
 
 /// How long to wait until a queue is left; whoever does not ask again is soon passed over.
 const LEAVE_TIME: Duration = Duration::from_secs(1);

@@ -12,11 +12,11 @@ use crate::changes::Change;
 use crate::child::Child;
 use crate::job::{Job, OnLost, Outcome};
 use crate::link::{Link, Moment, Word};
+use crate::output::say;
 use crate::processes::Process;
 use crate::signals::Signals;
 use crate::time::pause;
-use crate::voice::say;
-use crate::{family, loss, terminal};
+use crate::{loss, process_tree, terminal};
 
 /// How often to look who has ended.
 const LOOK: Duration = Duration::from_millis(20);
@@ -93,13 +93,13 @@ impl Job<'_> {
                     Signal::TTIN | Signal::TTOU => {}
                     Signal::CONT => {
                         signals.forget_stops();
-                        child.pass_on(Signal::CONT);
+                        child.forward(Signal::CONT);
                     }
-                    signal => child.pass_on(signal),
+                    signal => child.forward(signal),
                 },
                 () = pause(LOOK), if has_orphans => {
                     has_orphans = false;
-                    family::forget_orphans(&child.own());
+                    process_tree::forget_orphans(&child.own());
                 }
             }
         }
@@ -111,21 +111,23 @@ impl Job<'_> {
         let wants_terminal = matches!(signal, Some(Signal::TTIN | Signal::TTOU));
         // It may have got it since.
         if wants_terminal
-            && (terminal::give(child.family.group) || terminal::is_with(child.family.group))
+            && (terminal::give(child.process_tree.group)
+                || terminal::is_with(child.process_tree.group))
         {
             child.go_on_with_terminal();
             return;
         }
         let is_of_terminal = signal.is_some_and(terminal::stops) && terminal::is_there();
         // Continued meanwhile, it goes on.
-        if !child.is_stopped() || (!is_of_terminal && !terminal::is_with(child.family.group)) {
+        if !child.is_stopped() || (!is_of_terminal && !terminal::is_with(child.process_tree.group))
+        {
             return;
         }
         if terminal::can_stop_job() {
             self.halt(guard, child, signals);
         } else if !wants_terminal {
             // Nobody would continue us, nor it.
-            child.family.signal(Signal::CONT);
+            child.process_tree.signal(Signal::CONT);
         }
     }
 
@@ -135,7 +137,7 @@ impl Job<'_> {
         signals.stop_job();
         if self.on_lost == OnLost::Kill && guard.is_lost() {
             // Another may have it by now: not one more step.
-            child.family.signal_all(Signal::KILL);
+            child.process_tree.signal_all(Signal::KILL);
         } else {
             child.go_on(&halted);
         }
@@ -147,9 +149,9 @@ impl Job<'_> {
         let is_over = |lost: &Lost| lost.why() == WhyLost::LeaseEnded;
         let held = guard.ensure_held();
         if !held.as_ref().is_err_and(is_over) {
-            child.family.signal_all(Signal::TERM);
+            child.process_tree.signal_all(Signal::TERM);
             // A stopped process does not end.
-            child.family.signal_all(Signal::CONT);
+            child.process_tree.signal_all(Signal::CONT);
             tokio::select! {
                 () = gone(child, signals) => return,
                 () = pause(self.grace) => {}
@@ -158,8 +160,8 @@ impl Job<'_> {
         }
         let mut refused = HashSet::new();
         let killed = async {
-            while !child.family.has_ended(false) {
-                for one in child.family.kill() {
+            while !child.process_tree.has_ended(false) {
+                for one in child.process_tree.kill() {
                     if refused.insert(one.identity()) {
                         say_alive(&one, "it runs as another user, who alone may end it");
                     }
@@ -169,7 +171,7 @@ impl Job<'_> {
         };
         let _ = tokio::time::timeout(DEATH, killed).await;
         let _ = tokio::time::timeout(DEATH, gone(child, signals)).await;
-        for one in child.family.living() {
+        for one in child.process_tree.living() {
             if !refused.contains(&one.identity()) {
                 say_alive(&one, "it was killed, and hangs in the kernel");
             }
@@ -188,17 +190,17 @@ fn say_alive(one: &Process, why: &str) {
 /// Waits until the command has ended, and all that it has started. Signals are passed on; it is not
 /// left stopped.
 async fn gone(child: &mut Child, signals: &mut Signals) {
-    while !child.has_ended() || !child.family.has_ended(true) {
+    while !child.has_ended() || !child.process_tree.has_ended(true) {
         tokio::select! {
             change = child.next(), if !child.has_ended() => match change {
                 Change::Ended(ending) => child.conclude(ending),
-                Change::Stopped(_) => child.family.signal(Signal::CONT),
+                Change::Stopped(_) => child.process_tree.signal(Signal::CONT),
                 Change::Overdue => {}
             },
             signal = signals.next() => match signal {
-                Signal::CHILD => family::forget_orphans(&child.own()),
+                Signal::CHILD => process_tree::forget_orphans(&child.own()),
                 signal if terminal::stops(signal) => {}
-                signal => child.pass_on(signal),
+                signal => child.forward(signal),
             },
             () = pause(LOOK) => {}
         }

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use tenure::{LockInfo, Tenure};
 
 use crate::exit::Exit;
+use crate::format::{self, clock, clock_ms, holds, plain};
+use crate::output::{Form, say};
 use crate::store::Store;
 use crate::time::{interval, pause};
-use crate::voice::{Form, say};
-use crate::words::{self, clock, clock_ms, holds, plain};
 
 /// Follow the locks: a line for every change, until it is interrupted
 ///
@@ -58,7 +58,7 @@ pub(crate) async fn watch(arguments: Arguments) -> Result<(), ExitCode> {
         }
         for (name, info) in &now {
             if before.get(name).is_none_or(|earlier| differs(earlier, info)) {
-                arguments.form.print(|| line(&sentence(info)), || stamped(words::lock(info)))?;
+                arguments.form.print(|| line(&sentence(info)), || stamped(format::lock(info)))?;
             }
         }
         for name in before.keys().filter(|name| !now.contains_key(*name)) {

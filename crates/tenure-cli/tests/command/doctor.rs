@@ -5,15 +5,15 @@ use std::time::Duration;
 use serde_json::Value;
 use tenure_testkit::{Clock, Flavor, Server};
 
-use crate::place::{Place, until};
+use crate::fixture::{Fixture, until};
 
 /// What a user needs to work with locks, and no more: as docs/cli.md has it.
 const RIGHTS: &str = "~tenure:* &tenure:wake:* +evalsha +script|load +subscribe +publish +ping \
                       +time +scan +get +set +psetex +setrange +del +mget +exists +pexpire +pttl \
                       +rename +hget +hset +hmget +hdel +hlen +pubsub";
 
-fn findings(place: &Place) -> Value {
-    let output = place.output(&["doctor", "--json"]);
+fn findings(fixture: &Fixture) -> Value {
+    let output = fixture.output(&["doctor", "--json"]);
     assert!(output.stderr.is_empty(), "{output:?}");
     let mut told: Value = serde_json::from_slice(&output.stdout).unwrap();
     let list = told["findings"].take();
@@ -42,24 +42,28 @@ fn command(server: &Server, line: &str) {
 
 #[test]
 fn a_store_without_a_server_is_tried() {
-    let place = Place::local();
-    let said = place.said(&["doctor"]);
+    let fixture = Fixture::local();
+    let said = fixture.said(&["doctor"]);
     let sentence = "a lock was acquired, renewed, waited for, shown and released";
     assert!(said.starts_with(&format!("fine     operations: {sentence}\n")), "{said}");
-    let findings = findings(&place);
+    let findings = findings(&fixture);
     for topic in
         ["operations", "folder", "file system", "space", "store", "records", "clients", "latency"]
     {
         assert_eq!(severity(&findings, topic), "fine", "{findings}");
     }
-    assert_eq!(place.json(&["ls", "--json"])["locks"], Value::Array(Vec::new()), "nothing is left");
+    assert_eq!(
+        fixture.json(&["ls", "--json"])["locks"],
+        Value::Array(Vec::new()),
+        "nothing is left"
+    );
 }
 
 #[test]
 fn the_doctor_finds_what_is_wrong() {
     for flavor in Flavor::wanted() {
-        let mut place = Place::of(Server::builder().flavor(flavor).start());
-        let healthy = findings(&place);
+        let mut fixture = Fixture::of(Server::builder().flavor(flavor).start());
+        let healthy = findings(&fixture);
         for topic in ["operations", "permissions", "eviction", "replication", "latency", "clock"] {
             assert_eq!(severity(&healthy, topic), "fine", "{flavor}: {healthy}");
         }
@@ -68,9 +72,9 @@ fn the_doctor_finds_what_is_wrong() {
         assert_eq!(severity(&healthy, "persistence"), "warning", "{flavor}: {healthy}");
         assert!(healthy.as_array().unwrap().iter().all(|it| it["topic"] != "split brain"));
         for setting in ["maxmemory-policy allkeys-lru", "maxmemory 100mb"] {
-            command(place.server(), &format!("CONFIG SET {setting}"));
+            command(fixture.server(), &format!("CONFIG SET {setting}"));
         }
-        let ill = place.output(&["doctor"]);
+        let ill = fixture.output(&["doctor"]);
         assert_eq!(ill.status.code(), Some(1));
         let told = String::from_utf8(ill.stdout).unwrap();
         let found = "problem  eviction: maxmemory-policy is allkeys-lru: under pressure the server \
@@ -84,10 +88,10 @@ fn the_doctor_finds_what_is_wrong() {
 #[test]
 fn the_doctor_compares_the_clocks() {
     let clock = Clock::new();
-    let place = Place::of(Server::builder().program(clock.program()).start());
-    assert_eq!(severity(&findings(&place), "clock"), "fine");
+    let fixture = Fixture::of(Server::builder().program(clock.program()).start());
+    assert_eq!(severity(&findings(&fixture), "clock"), "fine");
     clock.set_ahead(Duration::from_secs(3_600));
-    let (severity, found, advice) = finding(&findings(&place), "clock");
+    let (severity, found, advice) = finding(&findings(&fixture), "clock");
     assert_eq!(severity, "warning", "{found}");
     assert!(found.starts_with("the server's clock and ours differ by 3"), "{found}");
     assert!(advice.starts_with("leases end by the server's clock: when it is set"), "{advice}");
@@ -97,10 +101,10 @@ fn the_doctor_compares_the_clocks() {
 #[test]
 fn the_doctor_tells_which_right_is_missing() {
     for flavor in Flavor::wanted() {
-        let mut place = Place::of(Server::builder().flavor(flavor).start());
+        let mut fixture = Fixture::of(Server::builder().flavor(flavor).start());
         for right in ["evalsha", "hset", "rename", "hlen", "publish", "scan", "ping"] {
-            command(place.server(), &format!("ACL SETUSER default +@all -{right}"));
-            let findings = findings(&place);
+            command(fixture.server(), &format!("ACL SETUSER default +@all -{right}"));
+            let findings = findings(&fixture);
             let expected = (
                 "problem".to_owned(),
                 format!("the user default lacks +{right}"),
@@ -110,8 +114,8 @@ fn the_doctor_tells_which_right_is_missing() {
         }
         // Without these, there is no connection.
         for right in ["script", "subscribe", "set"] {
-            command(place.server(), &format!("ACL SETUSER default +@all -{right}"));
-            let (severity, found, advice) = finding(&findings(&place), "operations");
+            command(fixture.server(), &format!("ACL SETUSER default +@all -{right}"));
+            let (severity, found, advice) = finding(&findings(&fixture), "operations");
             assert_eq!(severity, "problem");
             assert!(found.contains("NOPERM") && found.contains(right), "{flavor}: {found}");
             assert_eq!(advice, "grant this user what docs/cli.md lists, with ACL SETUSER");
@@ -124,20 +128,20 @@ fn the_doctor_tells_which_right_is_missing() {
 #[test]
 fn the_rights_that_are_documented_are_enough() {
     for flavor in Flavor::wanted() {
-        let mut place = Place::of(Server::builder().flavor(flavor).start());
+        let mut fixture = Fixture::of(Server::builder().flavor(flavor).start());
         let rights = format!("ACL SETUSER default resetkeys resetchannels -@all {RIGHTS}");
-        command(place.server(), &rights);
-        let findings = findings(&place);
+        command(fixture.server(), &rights);
+        let findings = findings(&fixture);
         for topic in ["operations", "permissions", "latency", "clock"] {
             assert_eq!(severity(&findings, topic), "fine", "{flavor}: {findings}");
         }
         for topic in ["settings", "eviction"] {
             assert_eq!(severity(&findings, topic), "warning", "{flavor}: {findings}");
         }
-        place.said(&["acquire", "-s", "x"]);
-        assert!(place.said(&["ls"]).contains("read-write lock"));
-        assert_eq!(place.code(&["run", "-x", "-w", "20ms", "x", "--", "true"]), 75);
-        place.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
+        fixture.said(&["acquire", "-s", "x"]);
+        assert!(fixture.said(&["ls"]).contains("read-write lock"));
+        assert_eq!(fixture.code(&["run", "-x", "-w", "20ms", "x", "--", "true"]), 75);
+        fixture.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
     }
     let documented = include_str!("../../../../docs/cli.md");
     let documented = documented.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -190,10 +194,11 @@ fn a_server_that_cannot_grant_is_told() {
 }
 
 /// A server, and another that follows it.
-fn master_and_replica(flavor: Flavor) -> (Place, Place) {
+fn master_and_replica(flavor: Flavor) -> (Fixture, Fixture) {
     // A replica is served at once; usually a master waits for others to come.
     let server = Server::builder().flavor(flavor).arg("--repl-diskless-sync-delay", "0").on_port();
-    let (mut master, mut replica) = (Place::of(server.clone().start()), Place::of(server.start()));
+    let (mut master, mut replica) =
+        (Fixture::of(server.clone().start()), Fixture::of(server.start()));
     let port = master.server().port().unwrap();
     command(replica.server(), &format!("REPLICAOF 127.0.0.1 {port}"));
     until("a replica", || replication(&mut replica).contains("master_link_status:up"));
@@ -201,7 +206,7 @@ fn master_and_replica(flavor: Flavor) -> (Place, Place) {
     (master, replica)
 }
 
-fn replication(place: &mut Place) -> String {
-    let mut connection = place.server().connect().unwrap();
+fn replication(fixture: &mut Fixture) -> String {
+    let mut connection = fixture.server().connect().unwrap();
     connection.command(&["INFO", "replication"]).unwrap().text().unwrap()
 }

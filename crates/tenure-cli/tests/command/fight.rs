@@ -1,12 +1,12 @@
 //! Commands that fight for one lock.
 
-use crate::place::{Gate, Holder, Place};
+use crate::fixture::{Fixture, Gate, Holder};
 
 on_every_store! { two_that_fight_never_overlap }
 
 /// I1, R1, R32: of two that fight for one lock, a thousand times in all, none overlaps another:
 /// each reads, adds one and writes, and no addition is lost.
-fn two_that_fight_never_overlap(place: &Place) {
+fn two_that_fight_never_overlap(fixture: &Fixture) {
     const ROUNDS: usize = 500;
     let folder = tempfile::tempdir().unwrap();
     let count = folder.path().join("count");
@@ -14,7 +14,7 @@ fn two_that_fight_never_overlap(place: &Place) {
     let script = format!("read n < {0}; echo $((n + 1)) > {0}", count.display());
     let fight = || {
         for _ in 0..ROUNDS {
-            let output = place.output(&["run", "-w", "20s", "x", "--", "sh", "-c", &script]);
+            let output = fixture.output(&["run", "-w", "20s", "x", "--", "sh", "-c", &script]);
             assert!(output.status.success(), "{output:?}");
         }
     };
@@ -30,14 +30,14 @@ fn two_that_fight_never_overlap(place: &Place) {
 #[test]
 fn a_herd_costs_no_holder_its_lock() {
     const HERD: usize = 150;
-    let place = Place::local();
+    let fixture = Fixture::local();
     let gate = Gate::new();
     let script = gate.script("exit 0");
     let holders = ["5s", "10s"].map(|lease| {
-        Holder::start(&place, &["run", "--lease", lease, lease, "--", "sh", "-c", &script])
+        Holder::start(&fixture, &["run", "--lease", lease, lease, "--", "sh", "-c", &script])
     });
     let herd: Vec<_> = (0..HERD)
-        .map(|n| place.tenure(&["run", "-n", &format!("h{n}"), "--", "true"]).spawn().unwrap())
+        .map(|n| fixture.tenure(&["run", "-n", &format!("h{n}"), "--", "true"]).spawn().unwrap())
         .collect();
     let codes: Vec<_> = herd.into_iter().map(|mut one| one.wait().unwrap().code()).collect();
     assert_eq!(codes, [Some(0); HERD]);

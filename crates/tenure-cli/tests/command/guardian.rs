@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::place::{Gate, Holder, Place, becomes_so_within, children, is_alive, signal, until};
+use crate::fixture::{Fixture, Gate, Holder, becomes_so_within, children, is_alive, signal, until};
 use crate::screen::Screen;
 
 on_every_store! {
@@ -27,31 +27,31 @@ const DEAF: &str = "trap '' TERM
     while :; do sleep 0.02; done";
 
 /// Runs a command under the lock as soon as it is free, which looks whether any of these processes lives.
-fn none_lives_when_next_begins(place: &Place, pids: &str) {
+fn none_lives_when_next_begins(fixture: &Fixture, pids: &str) {
     let is_alive = "test -e /proc/$pid && ! grep -q ') Z ' /proc/$pid/stat";
     let look = format!("for pid in {}; do {is_alive} && exit 9; done; exit 0", pids.trim());
-    let output = place.output(&["run", "-w", "20s", "x", "--", "sh", "-c", &look]);
+    let output = fixture.output(&["run", "-w", "20s", "x", "--", "sh", "-c", &look]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
 /// I1, R26: `kill -9` of `tenure` ends the command, and all that it has started, before another begins.
 #[test]
 fn a_command_ends_before_its_lease_when_tenure_is_killed() {
-    let place = Place::redis();
+    let fixture = Fixture::redis();
     let arguments = ["run", "--lease", "3s", "--kill-after", "300ms", "x", "--", "sh", "-c", DEAF];
-    let mut holder = Holder::start(&place, &arguments);
+    let mut holder = Holder::start(&fixture, &arguments);
     let pids = holder.line();
     holder.kill();
-    none_lives_when_next_begins(&place, &pids);
+    none_lives_when_next_begins(&fixture, &pids);
 }
 
 /// A command that is left alone may end itself.
 #[test]
 fn a_command_may_end_itself_when_tenure_is_killed() {
-    let place = Place::redis();
+    let fixture = Fixture::redis();
     let script = "trap 'echo asked; exit' TERM; echo held
         for time in $(seq 1000); do sleep 0.02; done; echo never";
-    let holder = Holder::start(&place, &["run", "x", "--", "sh", "-c", script]);
+    let holder = Holder::start(&fixture, &["run", "x", "--", "sh", "-c", script]);
     let (mut output, _talk) = holder.kill();
     let mut said = String::new();
     output.read_to_string(&mut said).unwrap();
@@ -62,20 +62,20 @@ fn a_command_may_end_itself_when_tenure_is_killed() {
 /// command lives, also if nothing renews it.
 #[test]
 fn a_command_keeps_a_local_lock_when_tenure_is_killed() {
-    let place = Place::local();
+    let fixture = Fixture::local();
     let script = "echo held; echo $$; exec sleep 60";
     let mut holder =
-        Holder::start(&place, &["run", "--lease", "300ms", "x", "--", "sh", "-c", script]);
+        Holder::start(&fixture, &["run", "--lease", "300ms", "x", "--", "sh", "-c", script]);
     let command = holder.line();
     let guardian = holder.guardian();
     holder.kill();
-    assert_eq!(place.code(&["run", "-w", "2s", "x", "--", "true"]), 75);
+    assert_eq!(fixture.code(&["run", "-w", "2s", "x", "--", "true"]), 75);
     // Also without the guardian: the command has inherited the lock.
     signal(&guardian, Signal::KILL);
     until("gone", || !is_alive(&guardian));
-    assert_eq!(place.code(&["run", "-w", "1s", "x", "--", "true"]), 75);
-    let mut next = place.tenure(&["run", "x", "--", "true"]).spawn().unwrap();
-    place.until_waiting("x", 1);
+    assert_eq!(fixture.code(&["run", "-w", "1s", "x", "--", "true"]), 75);
+    let mut next = fixture.tenure(&["run", "x", "--", "true"]).spawn().unwrap();
+    fixture.until_waiting("x", 1);
     signal(&command, Signal::KILL);
     assert!(next.wait().unwrap().success());
 }
@@ -84,7 +84,7 @@ fn a_command_keeps_a_local_lock_when_tenure_is_killed() {
 /// and `sudo` do.
 #[test]
 fn a_daemon_keeps_a_local_lock_when_tenure_is_killed() {
-    let place = Place::local();
+    let fixture = Fixture::local();
     let close = "for file in /proc/$$/fd/*; do eval \"exec ${file##*/}>&-\"; done; exec sleep 60";
     let script = format!(
         "setsid bash -c '{close}' & echo held; echo $!; until test -e '%'; do sleep 0.02; done"
@@ -92,7 +92,7 @@ fn a_daemon_keeps_a_local_lock_when_tenure_is_killed() {
     let gate = Gate::new();
     let script = script.replace('%', &gate.file());
     let mut holder =
-        Holder::start(&place, &["run", "--lease", "300ms", "x", "--", "bash", "-c", &script]);
+        Holder::start(&fixture, &["run", "--lease", "300ms", "x", "--", "bash", "-c", &script]);
     let daemon = holder.line().trim().to_owned();
     let has_closed = || std::fs::read_dir(format!("/proc/{daemon}/fd")).unwrap().count() == 0;
     until("closed", has_closed);
@@ -100,19 +100,19 @@ fn a_daemon_keeps_a_local_lock_when_tenure_is_killed() {
     holder.kill();
     gate.open();
     until("adopted", || children(&guardian) == [&*daemon]);
-    assert_eq!(place.code(&["run", "-w", "1s", "x", "--", "true"]), 75);
+    assert_eq!(fixture.code(&["run", "-w", "1s", "x", "--", "true"]), 75);
     signal(&daemon, Signal::KILL);
-    assert_eq!(place.code(&["run", "-w", "20s", "x", "--", "true"]), 0);
+    assert_eq!(fixture.code(&["run", "-w", "20s", "x", "--", "true"]), 0);
 }
 
 /// I1: a `tenure` that is stopped renews nothing; its guardian sees to it that the command does not go on
 /// beside the next one.
-fn a_command_ends_before_its_lease_when_tenure_is_stopped(place: &Place) {
+fn a_command_ends_before_its_lease_when_tenure_is_stopped(fixture: &Fixture) {
     let arguments = ["run", "--lease", "4s", "--kill-after", "1s", "x", "--", "sh", "-c", DEAF];
-    let mut holder = Holder::start(place, &arguments);
+    let mut holder = Holder::start(fixture, &arguments);
     let pids = holder.line();
     holder.signal(Signal::STOP);
-    none_lives_when_next_begins(place, &pids);
+    none_lives_when_next_begins(fixture, &pids);
     holder.signal(Signal::CONT);
     let (code, told) = holder.end();
     assert!(code == 76 && told.contains("tenure: `x` "), "{code} {told}");
@@ -120,37 +120,37 @@ fn a_command_ends_before_its_lease_when_tenure_is_stopped(place: &Place) {
 
 /// I1: stopped before it could say anything to the guardian, but for the order. Seen before: the guardian
 /// knew of no deadline then, and two commands worked side by side.
-fn a_command_that_stops_tenure_at_once_ends_before_its_lease(place: &Place) {
+fn a_command_that_stops_tenure_at_once_ends_before_its_lease(fixture: &Fixture) {
     let stop = "tenure=$(awk '{print $4}' /proc/$PPID/stat); kill -STOP $tenure; trap '' TERM
         echo held; echo $$; while :; do sleep 0.02; done";
     let arguments = ["run", "--lease", "3s", "--kill-after", "600ms", "x", "--", "sh", "-c", stop];
-    let mut holder = Holder::start(place, &arguments);
+    let mut holder = Holder::start(fixture, &arguments);
     let pid = holder.line();
-    none_lives_when_next_begins(place, &pid);
+    none_lives_when_next_begins(fixture, &pid);
     holder.signal(Signal::CONT);
     assert_eq!(holder.end().0, 76);
 }
 
 /// With `--on-lost warn` and `ignore` the command goes on, as always.
-fn a_command_that_may_outlive_its_lock_does(place: &Place) {
+fn a_command_that_may_outlive_its_lock_does(fixture: &Fixture) {
     for on_lost in ["warn", "ignore"] {
         let script = "echo held; echo $$; exec sleep 60";
         let arguments = ["run", "--lease", "300ms", "--on-lost", on_lost, "x", "--", "sh", "-c"];
-        let mut holder = Holder::start(place, &[&arguments[..], &[script]].concat());
+        let mut holder = Holder::start(fixture, &[&arguments[..], &[script]].concat());
         let command = holder.line();
         holder.kill();
         // It keeps the lock where it can, and itself everywhere.
-        let code = if place.is_local() { 75 } else { 0 };
-        assert_eq!(place.code(&["run", "-w", "2s", "x", "--", "true"]), code);
+        let code = if fixture.is_local() { 75 } else { 0 };
+        assert_eq!(fixture.code(&["run", "-w", "2s", "x", "--", "true"]), code);
         assert!(is_alive(command.trim()));
         signal(&command, Signal::KILL);
     }
 }
 
 /// Without its guardian, the command is `tenure`'s own: its status, signals, and the end of all of it.
-fn a_command_goes_on_without_its_guardian(place: &Place) {
+fn a_command_goes_on_without_its_guardian(fixture: &Fixture) {
     let script = "trap 'kill $! 2>&-; exit 9' USR1; sleep 60 & echo held; wait";
-    let holder = Holder::start(place, &["run", "x", "--", "sh", "-c", script]);
+    let holder = Holder::start(fixture, &["run", "x", "--", "sh", "-c", script]);
     let guardian = holder.guardian();
     signal(&guardian, Signal::KILL);
     until("gone", || !is_alive(&guardian));
@@ -158,19 +158,19 @@ fn a_command_goes_on_without_its_guardian(place: &Place) {
     assert_eq!(holder.end(), (9, String::new()));
 
     let mut holder =
-        Holder::start(place, &["run", "--kill-after", "300ms", "x", "--", "sh", "-c", DEAF]);
+        Holder::start(fixture, &["run", "--kill-after", "300ms", "x", "--", "sh", "-c", DEAF]);
     let (pids, guardian) = (holder.line(), holder.guardian());
     signal(&guardian, Signal::KILL);
     until("gone", || !is_alive(&guardian));
-    place.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
+    fixture.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
     assert_eq!(holder.end().0, 76);
     assert!(pids.split_whitespace().all(|pid| !is_alive(pid)), "{pids}");
 }
 
 /// A guardian that was stopped could neither tell of the command's end nor see that of `tenure`.
-fn a_guardian_that_is_stopped_goes_on(place: &Place) {
+fn a_guardian_that_is_stopped_goes_on(fixture: &Fixture) {
     let gate = Gate::new();
-    let holder = Holder::start(place, &["run", "x", "--", "sh", "-c", &gate.script("exit 7")]);
+    let holder = Holder::start(fixture, &["run", "x", "--", "sh", "-c", &gate.script("exit 7")]);
     signal(&holder.guardian(), Signal::STOP);
     gate.open();
     assert_eq!(holder.end(), (7, String::new()));
@@ -178,9 +178,9 @@ fn a_guardian_that_is_stopped_goes_on(place: &Place) {
 
 /// `tenure run … | cat` ends with the command, and after a `kill -9` with what of the command has its pipes:
 /// the guardian has none of them, and does not stay.
-fn a_guardian_leaves_with_the_command(place: &Place) {
+fn a_guardian_leaves_with_the_command(fixture: &Fixture) {
     let script = "(sleep 60 >&- 2>&- & echo $!); echo held";
-    let mut command = place.tenure(&["run", "x", "--", "sh", "-c", script]);
+    let mut command = fixture.tenure(&["run", "x", "--", "sh", "-c", script]);
     let output = command.output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     let daemon = said.lines().next().unwrap().to_owned();
@@ -189,7 +189,7 @@ fn a_guardian_leaves_with_the_command(place: &Place) {
 
     let script = "trap '' TERM; echo held; echo $$; exec >&- 2>&-; exec sleep 60";
     let run = ["run", "--lease", "1h", "--kill-after", "1h", "x", "--", "sh", "-c", script];
-    let mut holder = Holder::start(place, &run);
+    let mut holder = Holder::start(fixture, &run);
     let (command, guardian) = (holder.line(), holder.guardian());
     let (mut output, mut talk) = holder.kill();
     let mut rest = String::new();
@@ -202,10 +202,10 @@ fn a_guardian_leaves_with_the_command(place: &Place) {
 }
 
 /// `kill -9 %1` kills the whole job, of which the guardian is no part, whether it runs or is stopped.
-fn a_job_that_is_killed_as_a_whole_ends(place: &Place) {
+fn a_job_that_is_killed_as_a_whole_ends(fixture: &Fixture) {
     for is_stopped in [false, true] {
         let mut screen = Screen::new();
-        let mut session = screen.session(place, &["bash", "--norc", "-i"]);
+        let mut session = screen.session(fixture, &["bash", "--norc", "-i"]);
         let end = if is_stopped { "" } else { " &" };
         let command = "sh -c 'echo pi''d=$$.; exec sleep 60'";
         screen.press(&format!("tenure run --kill-after 300ms x -- {command}{end}\n"));
@@ -219,7 +219,7 @@ fn a_job_that_is_killed_as_a_whole_ends(place: &Place) {
         screen.press("kill -9 %%\n");
         screen.press("wait; echo kil''led\n");
         screen.until("killed\r\n");
-        if place.is_local() {
+        if fixture.is_local() {
             // It goes on, with its lock.
             assert!(!becomes_so_within(Duration::from_millis(300), || !is_alive(&pid)));
             signal(&pid, Signal::KILL);
@@ -227,6 +227,9 @@ fn a_job_that_is_killed_as_a_whole_ends(place: &Place) {
         until("ended", || !is_alive(&pid));
         screen.press("exit\n");
         session.wait().unwrap();
-        assert_eq!(place.code(&["release", "--force", "x", "--reason", "a test", "--yes"]) % 75, 0);
+        assert_eq!(
+            fixture.code(&["release", "--force", "x", "--reason", "a test", "--yes"]) % 75,
+            0
+        );
     }
 }

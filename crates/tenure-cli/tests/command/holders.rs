@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::eyes::{Lines, ZONE};
-use crate::place::{Holder, Place, WAITS};
+use crate::fixture::{Fixture, Holder, WAITS};
+use crate::inspect::{Lines, ZONE};
 use crate::screen::Screen;
 
 on_every_store! {
@@ -17,39 +17,39 @@ on_every_store! {
 
 /// A lock that outlives the command that took it names no process: that one has ended. It names the
 /// program and the user that ran it.
-fn a_lock_without_a_process_names_none(place: &Place) {
+fn a_lock_without_a_process_names_none(fixture: &Fixture) {
     let by_script = |script: &str| {
         let mut shell = Command::new("sh");
         shell.args(["-c", script, env!("CARGO_BIN_EXE_tenure")]).stdin(Stdio::null());
-        shell.env("TENURE_URL", &place.url).env("USER", "ann").env_remove("REDIS_URL");
+        shell.env("TENURE_URL", &fixture.url).env("USER", "ann").env_remove("REDIS_URL");
         let output = shell.output().unwrap();
         assert!(output.status.success(), "{output:?}");
     };
     by_script("\"$0\" acquire x; :");
-    let shown = place.said(&["show", "x"]);
+    let shown = fixture.said(&["show", "x"]);
     assert!(shown.contains("  held by sh of ann@"), "{shown}");
-    let about = place.json(&["show", "--json", "x"])["holders"][0]["about"].take();
+    let about = fixture.json(&["show", "--json", "x"])["holders"][0]["about"].take();
     assert_eq!((&about["program"], &about["pid"]), (&"sh of ann".into(), &Value::Null));
     by_script("\"$0\" release --force x --reason 'it hung' --yes; :");
-    let shown = place.said(&["show", "x"]);
+    let shown = fixture.said(&["show", "x"]);
     assert!(shown.contains(" ago by sh of ann@") && shown.contains(": it hung\n"), "{shown}");
     // What only stays behind.
     by_script("\"$0\" run --at-least 1h --once-per 1h kept -- true");
     for name in ["kept", "tenure-once/kept"] {
-        let shown = place.said(&["show", name]);
+        let shown = fixture.said(&["show", name]);
         assert!(shown.contains("  held by true@"), "{shown}");
-        let about = place.json(&["show", "--json", name])["holders"][0]["about"].take();
+        let about = fixture.json(&["show", "--json", name])["holders"][0]["about"].take();
         assert_eq!((&about["program"], &about["pid"]), (&"true".into(), &Value::Null));
     }
 }
 
 /// A list fits the terminal: what is least important is left out, and what is too long is cut. What is
 /// piped is whole.
-fn a_list_fits_the_terminal(place: &Place) {
+fn a_list_fits_the_terminal(fixture: &Fixture) {
     let long =
         "a/name/that/is/too/long/for/every/terminal/that/is/looked/at/here/and/for/many/others";
-    place.said(&["acquire", "--note", "a note that is too long, as well", long]);
-    let holder = Holder::start(place, &["run", "deploy/a", "--", "sh", "-c", WAITS]);
+    fixture.said(&["acquire", "--note", "a note that is too long, as well", long]);
+    let holder = Holder::start(fixture, &["run", "deploy/a", "--", "sh", "-c", WAITS]);
     for (columns, head) in [
         (300, "NAME KIND HOLDER HELD FOR LEASE LEFT WAITERS FENCE"),
         (80, "NAME KIND HOLDER HELD FOR LEASE LEFT WAITERS"),
@@ -57,7 +57,7 @@ fn a_list_fits_the_terminal(place: &Place) {
         (20, "NAME HOLDER"),
     ] {
         let screen = Screen::wide(columns);
-        let mut command = place.tenure(&["ls"]);
+        let mut command = fixture.tenure(&["ls"]);
         assert!(command.stdout(screen.end()).status().unwrap().success());
         screen.until("deploy");
         let seen = screen.seen();
@@ -70,34 +70,34 @@ fn a_list_fits_the_terminal(place: &Place) {
         }
         assert_eq!(lines[1].contains('…'), columns < 300, "{columns}: {seen}");
     }
-    let piped = place.said(&["ls"]);
+    let piped = fixture.said(&["ls"]);
     assert!(piped.contains(long) && piped.contains("FENCE") && !piped.contains('…'), "{piped}");
     holder.stop();
 }
 
 /// Of many holders a list shows some, and counts all. `watch` takes a renewal for no change.
-fn many_holders_are_counted(place: &Place) {
+fn many_holders_are_counted(fixture: &Fixture) {
     let mut handles = Vec::new();
     for _ in 0..12 {
-        handles.push(place.said(&["acquire", "--limit", "12", "--lease", "1h", "pool"]));
+        handles.push(fixture.said(&["acquire", "--limit", "12", "--lease", "1h", "pool"]));
     }
-    let list = place.json(&["ls", "--json"])["locks"][0].take();
+    let list = fixture.json(&["ls", "--json"])["locks"][0].take();
     let listed = list["holders"].as_array().unwrap().len();
     assert_eq!((list["holding"].as_u64(), listed), (Some(12), 10), "{list}");
-    assert!(place.said(&["ls"]).contains(" and 11 more "));
-    let shown = place.json(&["show", "--json", "pool"]);
+    assert!(fixture.said(&["ls"]).contains(" and 11 more "));
+    let shown = fixture.json(&["show", "--json", "pool"]);
     assert_eq!((&shown["holding"], shown["holders"].as_array().unwrap().len()), (&12.into(), 12));
 
-    let mut watch = place.tenure(&["watch", "--interval", "20ms"]);
+    let mut watch = fixture.tenure(&["watch", "--interval", "20ms"]);
     let mut watch = watch.env("TZ", ZONE).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = Lines(BufReader::new(watch.stdout.take().unwrap()));
     let first = lines.after_time();
     assert!(first.starts_with("pool: held by ") && first.contains(" and 2 more; 0"), "{first}");
     // The first ten that end are others after each of these.
     for handle in &handles {
-        assert_eq!(place.said(&["renew", handle.trim()]), "");
+        assert_eq!(fixture.said(&["renew", handle.trim()]), "");
     }
-    place.said(&["release", handles[0].trim()]);
+    fixture.said(&["release", handles[0].trim()]);
     let next = lines.after_time();
     assert!(next.contains(" and 1 more; 0 waiting"), "{next}");
     watch.kill().unwrap();
@@ -108,19 +108,19 @@ fn many_holders_are_counted(place: &Place) {
 /// which go on with the others.
 #[test]
 fn a_foreign_key_is_named_and_hides_no_other() {
-    let mut place = Place::redis();
-    place.said(&["acquire", "a"]);
-    place.said(&["acquire", "z"]);
-    let mut connection = place.server().connect().unwrap();
+    let mut fixture = Fixture::redis();
+    fixture.said(&["acquire", "a"]);
+    fixture.said(&["acquire", "z"]);
+    let mut connection = fixture.server().connect().unwrap();
     connection.command(&["SET", "tenure:{x}", "theirs"]).unwrap();
 
-    let found = place.output(&["doctor"]);
+    let found = fixture.output(&["doctor"]);
     assert_eq!(found.status.code(), Some(1));
     let found = String::from_utf8(found.stdout).unwrap();
     let finding = "problem  contents: locks that cannot be read: x (the server said: DAMAGED ";
     assert!(found.contains(finding) && found.contains("as of `tenure:{x}`: remove "), "{found}");
 
-    let output = place.output(&["ls"]);
+    let output = fixture.output(&["ls"]);
     assert_eq!(output.status.code(), Some(0));
     let (list, told) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
@@ -131,7 +131,7 @@ fn a_foreign_key_is_named_and_hides_no_other() {
         "{list} {told}"
     );
 
-    let mut watch = place.tenure(&["watch", "--interval", "20ms"]);
+    let mut watch = fixture.tenure(&["watch", "--interval", "20ms"]);
     let mut watch = watch.env("TZ", ZONE).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = Lines(BufReader::new(watch.stdout.take().unwrap()));
     assert!(lines.after_time().starts_with("a: held by "));

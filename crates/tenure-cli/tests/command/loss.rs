@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::place::{Gate, Holder, Place, becomes_so_within, is_alive, until};
+use crate::fixture::{Fixture, Gate, Holder, becomes_so_within, is_alive, until};
 
 on_every_store! {
     a_command_is_ended_when_its_lock_is_taken_away,
@@ -20,8 +20,8 @@ on_every_store! {
 /// A command that ends when it is told to by a signal.
 const ENDS: &str = "trap 'kill -KILL $! 2>&-; exit 9' USR1; sleep 60 & echo held; wait";
 
-fn take_away(place: &Place) {
-    place.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
+fn take_away(fixture: &Fixture) {
+    fixture.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
 }
 
 /// The loser learns who took the lock away, and why.
@@ -39,53 +39,55 @@ fn assert_ended_by_force(holder: Holder) {
 }
 
 /// R13, R26: the holder is told at once, and the command and all that it has started end.
-fn a_command_is_ended_when_its_lock_is_taken_away(place: &Place) {
+fn a_command_is_ended_when_its_lock_is_taken_away(fixture: &Fixture) {
     let script = "sleep 60 & echo held; echo $! $$; wait";
-    let mut holder = Holder::start(place, &["run", "--lease", "1h", "x", "--", "sh", "-c", script]);
+    let mut holder =
+        Holder::start(fixture, &["run", "--lease", "1h", "x", "--", "sh", "-c", script]);
     let pids = holder.line();
-    take_away(place);
+    take_away(fixture);
     assert_ended_by_force(holder);
     pids.split_whitespace().for_each(|pid| until("dead", || !is_alive(pid)));
 }
 
-fn a_command_that_does_not_end_itself_is_killed(place: &Place) {
+fn a_command_that_does_not_end_itself_is_killed(fixture: &Fixture) {
     let script = "exec 2>&-; trap 'echo asked' TERM; echo held; while :; do sleep 0.02; done";
     let arguments = ["run", "--kill-after", "200ms", "x", "--", "sh", "-c", script];
-    let mut holder = Holder::start(place, &arguments);
-    take_away(place);
+    let mut holder = Holder::start(fixture, &arguments);
+    take_away(fixture);
     assert_forced(&holder.sentence());
     assert_eq!(holder.line(), "asked\n");
     assert_eq!(holder.end().0, 76);
 }
 
-fn a_loss_can_be_told_alone(place: &Place) {
+fn a_loss_can_be_told_alone(fixture: &Fixture) {
     let arguments = ["run", "--on-lost", "warn", "x", "--", "sh", "-c", ENDS];
-    let mut holder = Holder::start(place, &arguments);
-    take_away(place);
+    let mut holder = Holder::start(fixture, &arguments);
+    take_away(fixture);
     assert_forced(&holder.sentence());
-    assert_eq!(place.code(&["run", "-n", "x", "--", "true"]), 0, "another has it");
+    assert_eq!(fixture.code(&["run", "-n", "x", "--", "true"]), 0, "another has it");
     holder.signal(Signal::USR1);
     assert_eq!(holder.end(), (9, String::new()));
 }
 
-fn a_loss_can_be_ignored(place: &Place) {
-    let holder = Holder::start(place, &["run", "--on-lost", "ignore", "x", "--", "sh", "-c", ENDS]);
-    take_away(place);
-    assert_eq!(place.code(&["run", "-n", "x", "--", "true"]), 0, "another has it");
+fn a_loss_can_be_ignored(fixture: &Fixture) {
+    let holder =
+        Holder::start(fixture, &["run", "--on-lost", "ignore", "x", "--", "sh", "-c", ENDS]);
+    take_away(fixture);
+    assert_eq!(fixture.code(&["run", "-n", "x", "--", "true"]), 0, "another has it");
     holder.signal(Signal::USR1);
     assert_eq!(holder.end(), (9, String::new()));
 }
 
 /// The child gets no file of ours, but for the one that keeps a local lock.
-fn a_command_gets_no_files_of_its_keeper(place: &Place) {
+fn a_command_gets_no_files_of_its_keeper(fixture: &Fixture) {
     let files = ["ls", "-l", "/proc/self/fd"];
-    let (bare, under) = (alone(&files), place.said(&[&["run", "x", "--"], &files[..]].concat()));
+    let (bare, under) = (alone(&files), fixture.said(&[&["run", "x", "--"], &files[..]].concat()));
     let (bare, under): (Vec<_>, Vec<_>) = (targets(&bare).collect(), targets(&under).collect());
     let others = under.iter().filter(|file| !bare.contains(file));
     // Its own pipes, and its own folder.
     let foreign = |file: &&&str| !file.starts_with("pipe:") && !file.starts_with("/proc/");
     let ours: Vec<_> = others.filter(foreign).collect();
-    if place.is_local() {
+    if fixture.is_local() {
         assert!(matches!(ours[..], [file] if file.ends_with(".lock")), "{ours:?}");
     } else {
         assert!(ours.is_empty(), "{ours:?}");
@@ -107,17 +109,17 @@ fn targets(listing: &str) -> impl Iterator<Item = &str> {
 /// R26: when the lock cannot be kept, the command and all it has started end before the lease does.
 #[test]
 fn a_command_is_ended_before_its_lease_when_the_server_is_gone() {
-    let mut place = Place::redis();
+    let mut fixture = Fixture::redis();
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let write = format!("while :; do echo >> '{}'; sleep 0.01; done", log.display());
     // Out of the process group, and deaf.
     let script = format!("trap '' TERM; setsid sh -c \"{write}\" & echo held; echo $$; wait");
     let arguments = ["--lease", "3s", "--kill-after", "500ms", "x", "--", "sh", "-c", &script];
-    let mut holder = Holder::start(&place, &[&["run"], &arguments[..]].concat());
+    let mut holder = Holder::start(&fixture, &[&["run"], &arguments[..]].concat());
     let command = holder.line();
     until("written", || log.exists());
-    place.server().kill();
+    fixture.server().kill();
     // Nothing can be renewed from now on.
     let killed = std::fs::metadata(&log).unwrap().modified().unwrap();
     let told = "tenure: `x` is being lost: it was not renewed in time\n";
@@ -134,17 +136,17 @@ fn a_command_is_ended_before_its_lease_when_the_server_is_gone() {
 }
 
 /// A lock that was lost while nobody could notice is no success.
-fn a_loss_that_nobody_noticed_is_told(place: &Place) {
+fn a_loss_that_nobody_noticed_is_told(fixture: &Fixture) {
     let gate = Gate::new();
     let script = gate.script("exit 0");
     let sentence = "tenure: `x` was lost before the command ended\n";
     for (on_lost, code, told) in [("kill", 76, sentence), ("warn", 0, sentence), ("ignore", 0, "")]
     {
         let arguments = ["run", "--lease", "1s", "--on-lost", on_lost, "x", "--", "sh", "-c"];
-        let holder = Holder::start(place, &[&arguments[..], &[&script]].concat());
+        let holder = Holder::start(fixture, &[&arguments[..], &[&script]].concat());
         // Stopped past its lease, and its command ends meanwhile.
         holder.signal(Signal::STOP);
-        assert_eq!(place.code(&["run", "-w", "10s", "x", "--", "touch", &gate.file()]), 0);
+        assert_eq!(fixture.code(&["run", "-w", "10s", "x", "--", "touch", &gate.file()]), 0);
         until("ended", || holder.command_has_ended());
         holder.signal(Signal::CONT);
         let (ended, talk) = holder.end();
@@ -159,10 +161,10 @@ fn a_loss_that_nobody_noticed_is_told(place: &Place) {
 /// A release that the store has not confirmed is told.
 #[test]
 fn a_release_that_is_not_confirmed_is_told() {
-    let mut place = Place::redis();
+    let mut fixture = Fixture::redis();
     let gate = Gate::new();
-    let holder = Holder::start(&place, &["run", "x", "--", "sh", "-c", &gate.script("exit 3")]);
-    place.server().kill();
+    let holder = Holder::start(&fixture, &["run", "x", "--", "sh", "-c", &gate.script("exit 3")]);
+    fixture.server().kill();
     gate.open();
     let (code, told) = holder.end();
     assert_eq!(code, 3, "{told}");
@@ -170,24 +172,24 @@ fn a_release_that_is_not_confirmed_is_told() {
 }
 
 /// What a command has started has its time to end itself, also if the command has ended already.
-fn all_that_was_started_may_end_itself(place: &Place) {
+fn all_that_was_started_may_end_itself(fixture: &Fixture) {
     let inner =
         "trap 'sleep 0.2; echo cleaned; exit' TERM; echo held; while :; do sleep 0.02; done";
     let script = format!("sh -c \"{inner}\"; true");
-    let mut holder = Holder::start(place, &["run", "x", "--", "sh", "-c", &script]);
-    take_away(place);
+    let mut holder = Holder::start(fixture, &["run", "x", "--", "sh", "-c", &script]);
+    take_away(fixture);
     assert_eq!(holder.line(), "cleaned\n");
     assert_eq!(holder.end().0, 76);
 }
 
 /// `timeout` leaves the process group, so that it can end all that it runs; it is ended all the same.
-fn what_has_left_the_process_group_is_ended(place: &Place) {
+fn what_has_left_the_process_group_is_ended(fixture: &Fixture) {
     let inner = "trap '' TERM; echo held; echo $$; while :; do sleep 1; done";
     let script = format!("timeout 60 sh -c \"{}\"; true", inner.replace('$', "\\$"));
     let arguments = ["run", "--kill-after", "200ms", "x", "--", "sh", "-c", &script];
-    let mut holder = Holder::start(place, &arguments);
+    let mut holder = Holder::start(fixture, &arguments);
     let pid = holder.line();
-    take_away(place);
+    take_away(fixture);
     assert_ended_by_force(holder);
     assert!(!is_alive(pid.trim()));
 }
@@ -195,12 +197,12 @@ fn what_has_left_the_process_group_is_ended(place: &Place) {
 /// A success that cannot be remembered is told: the exit status stays the command's own.
 #[test]
 fn a_success_that_cannot_be_remembered_is_told() {
-    let mut place = Place::redis();
+    let mut fixture = Fixture::redis();
     let gate = Gate::new();
     let script = gate.script("exit 0");
     let arguments = ["run", "--on-lost", "ignore", "--once-per", "1h", "x", "--", "sh", "-c"];
-    let holder = Holder::start(&place, &[&arguments[..], &[&script]].concat());
-    place.server().kill();
+    let holder = Holder::start(&fixture, &[&arguments[..], &[&script]].concat());
+    fixture.server().kill();
     gate.open();
     let (code, told) = holder.end();
     assert_eq!(code, 0, "{told}");
@@ -210,12 +212,12 @@ fn a_success_that_cannot_be_remembered_is_told() {
 /// A server that goes while the lock is waited for is told once the patience has ended.
 #[test]
 fn a_store_that_goes_away_while_waiting_is_69() {
-    let mut place = Place::redis();
-    place.said(&["acquire", "x"]);
-    let mut command = place.tenure(&["run", "x", "--", "true"]);
+    let mut fixture = Fixture::redis();
+    fixture.said(&["acquire", "x"]);
+    let mut command = fixture.tenure(&["run", "x", "--", "true"]);
     let waiting = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
-    place.until_waiting("x", 1);
-    place.server().kill();
+    fixture.until_waiting("x", 1);
+    fixture.server().kill();
     let output = waiting.wait_with_output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(69), "{told}");

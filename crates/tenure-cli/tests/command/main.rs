@@ -3,22 +3,22 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[macro_use]
-mod place;
+mod fixture;
 
 mod detached;
 mod doctor;
 mod election;
-mod eyes;
-mod family;
 mod fight;
 mod guardian;
 mod holders;
+mod inspect;
 mod jobs;
 mod limits;
 mod loss;
 mod namespace;
 mod patience;
 mod pipes;
+mod process_tree;
 mod run;
 mod screen;
 mod sharing;

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Signal, getuid};
 
-use crate::place::{Holder, Place, WAITS, children, signal, until};
+use crate::fixture::{Fixture, Holder, WAITS, children, signal, until};
 
 on_every_store! {
     an_interrupt_ends_the_first_process,
@@ -12,32 +12,32 @@ on_every_store! {
 }
 
 /// Runs `tenure` as the first process of a PID namespace.
-fn first(place: &Place, options: &[&str], arguments: &[&str]) -> Command {
+fn first(fixture: &Fixture, options: &[&str], arguments: &[&str]) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal", "unshare", "--pid", "--fork"]);
     if !getuid().is_root() {
         command.args(["--user", "--map-root-user"]);
     }
     command.args(options).arg(env!("CARGO_BIN_EXE_tenure")).args(arguments);
-    command.env("TENURE_URL", &place.url).env_remove("REDIS_URL").stdin(Stdio::null());
+    command.env("TENURE_URL", &fixture.url).env_remove("REDIS_URL").stdin(Stdio::null());
     command
 }
 
 /// R28: ^C ends what runs in a container: the kernel does not let a first process end by a signal of its own,
 /// so it is the status that tells.
-fn an_interrupt_ends_the_first_process(place: &Place) {
+fn an_interrupt_ends_the_first_process(fixture: &Fixture) {
     let run = ["run", "x", "--", "sh", "-c", WAITS];
-    let holder = Holder::begin(&mut first(place, &["--mount-proc"], &run));
+    let holder = Holder::begin(&mut first(fixture, &["--mount-proc"], &run));
     signal(&children(&holder.pid())[0], Signal::INT);
     assert_eq!(holder.end(), (128 + 2, String::new()));
-    assert_eq!(place.said(&["show", "x"]), "x: free\n");
+    assert_eq!(fixture.said(&["show", "x"]), "x: free\n");
 }
 
-fn an_interrupt_ends_the_first_process_while_it_waits(place: &Place) {
-    place.said(&["acquire", "x"]);
-    let mut waiting = first(place, &["--mount-proc"], &["run", "x", "--", "echo", "no"]);
+fn an_interrupt_ends_the_first_process_while_it_waits(fixture: &Fixture) {
+    fixture.said(&["acquire", "x"]);
+    let mut waiting = first(fixture, &["--mount-proc"], &["run", "x", "--", "echo", "no"]);
     let mut waiting = waiting.spawn().unwrap();
-    place.until_waiting("x", 1);
+    fixture.until_waiting("x", 1);
     signal(&children(&waiting.id().to_string())[0], Signal::INT);
     assert_eq!(waiting.wait().unwrap().code(), Some(128 + 2));
 }
@@ -46,7 +46,7 @@ fn an_interrupt_ends_the_first_process_while_it_waits(place: &Place) {
 /// has started end, and nothing else.
 #[test]
 fn processes_are_known_by_their_own_numbers() {
-    let place = Place::redis();
+    let fixture = Fixture::redis();
     let folder = tempfile::tempdir().unwrap();
     let logs = ["command", "stray", "orphan"].map(|name| folder.path().join(name));
     let write = |log: &std::path::Path| {
@@ -67,11 +67,11 @@ fn processes_are_known_by_their_own_numbers() {
     }
     let shell = "\"$0\" \"$@\"; code=$?; sleep 1; exit $code";
     command.args(["sh", "-c", shell, env!("CARGO_BIN_EXE_tenure")]).args(run);
-    command.env("TENURE_URL", &place.url).env_remove("REDIS_URL").stdin(Stdio::null());
+    command.env("TENURE_URL", &fixture.url).env_remove("REDIS_URL").stdin(Stdio::null());
     let holder = Holder::begin(&mut command);
     let size = || logs.each_ref().map(|log| std::fs::metadata(log).map_or(0, |data| data.len()));
     until("written", || size().iter().all(|&size| size > 0));
-    place.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
+    fixture.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
     let (shell, first) = (holder.pid(), children(&holder.pid()).remove(0));
     let tenure_has_ended = || children(&first).iter().all(|pid| command_of(pid) != "tenure");
     until("ended", tenure_has_ended);

@@ -8,14 +8,14 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tenure_testkit::{Flavor, Server, Tls};
 
-use crate::place::{Place, becomes_so_within, now, tenure};
+use crate::fixture::{Fixture, becomes_so_within, now, tenure};
 
 /// A port on which nothing listens.
 const AWAY: &str = "redis://127.0.0.1:1";
 
 /// A command that tries, and what it says.
-fn start(place: &Place, arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
-    let mut command = place.with_signals("--default-signal", arguments);
+fn start(fixture: &Fixture, arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
+    let mut command = fixture.with_signals("--default-signal", arguments);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let talk = BufReader::new(child.stderr.take().unwrap());
     (child, talk)
@@ -36,14 +36,14 @@ fn a_store_that_is_down_for_a_moment_is_waited_for() {
         &["run", "-v", "x", "--", "echo", "ran"],
         &["elect", "-v", "x", "--", "echo", "ran"],
     ] {
-        let mut place = Place::redis();
-        place.server().kill();
-        let (child, mut talk) = start(&place, arguments);
+        let mut fixture = Fixture::redis();
+        fixture.server().kill();
+        let (child, mut talk) = start(&fixture, arguments);
         let told = sentence(&mut talk);
         let until = if arguments.contains(&"-w") { "1 m" } else { "5 s" };
         assert!(told.starts_with("tenure: the store cannot be used: could not connect"), "{told}");
         assert!(told.ends_with(&format!("; trying again for up to {until}\n")), "{told}");
-        place.server().restart();
+        fixture.server().restart();
         let output = child.wait_with_output().unwrap();
         let mut rest = String::new();
         talk.read_to_string(&mut rest).unwrap();
@@ -54,12 +54,12 @@ fn a_store_that_is_down_for_a_moment_is_waited_for() {
 /// The same for a lock that outlives the command.
 #[test]
 fn a_detached_lock_waits_for_its_store() {
-    let mut place = Place::redis();
-    place.server().kill();
-    let mut command = place.tenure(&["acquire", "-w", "60s", "x"]);
+    let mut fixture = Fixture::redis();
+    fixture.server().kill();
+    let mut command = fixture.tenure(&["acquire", "-w", "60s", "x"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     assert!(!becomes_so_within(Duration::from_millis(500), || child.try_wait().unwrap().is_some()));
-    place.server().restart();
+    fixture.server().restart();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success() && output.stdout.starts_with(b"tenure1:"), "{output:?}");
 }
@@ -68,18 +68,18 @@ fn a_detached_lock_waits_for_its_store() {
 /// than without `-w`.
 #[test]
 fn a_store_that_goes_away_during_the_wait_is_waited_for() {
-    let mut place = Place::redis();
-    place.said(&["acquire", "x"]);
+    let mut fixture = Fixture::redis();
+    fixture.said(&["acquire", "x"]);
     let arguments = ["run", "-v", "-w", "120s", "x", "--", "echo", "ran"];
-    let (mut child, mut talk) = start(&place, &arguments);
+    let (mut child, mut talk) = start(&fixture, &arguments);
     assert!(sentence(&mut talk).starts_with("tenure: waiting for `x`, next in line: held by "));
-    let (mut usual, _talk) = start(&place, &["run", "x", "--", "echo", "ran"]);
-    place.until_waiting("x", 2);
-    place.server().kill();
+    let (mut usual, _talk) = start(&fixture, &["run", "x", "--", "echo", "ran"]);
+    fixture.until_waiting("x", 2);
+    fixture.server().kill();
     assert!(sentence(&mut talk).starts_with("tenure: waiting for the store: "));
     assert_eq!(usual.wait().unwrap().code(), Some(69));
     assert!(child.try_wait().unwrap().is_none(), "it has its own time");
-    place.server().restart();
+    fixture.server().restart();
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"ran\n"[..]));
 }
@@ -108,11 +108,11 @@ fn a_store_that_stays_away_is_69_when_the_time_is_over() {
 /// known.
 #[test]
 fn a_wait_that_ends_without_the_store_is_69() {
-    let mut place = Place::redis();
-    place.said(&["acquire", "x"]);
-    let (mut child, mut talk) = start(&place, &["run", "-w", "6s", "x", "--", "true"]);
-    place.until_waiting("x", 1);
-    place.server().kill();
+    let mut fixture = Fixture::redis();
+    fixture.said(&["acquire", "x"]);
+    let (mut child, mut talk) = start(&fixture, &["run", "-w", "6s", "x", "--", "true"]);
+    fixture.until_waiting("x", 1);
+    fixture.server().kill();
     let told = sentence(&mut talk);
     assert!(told.ends_with("; tried for 6 s\n"), "{told}");
     assert_eq!(child.wait().unwrap().code(), Some(69), "{told}");
@@ -147,12 +147,12 @@ fn what_stays_refused_is_told_at_once() {
 /// Whoever does not want to wait any longer ends it.
 #[test]
 fn a_signal_ends_the_waiting_for_a_store() {
-    let mut place = Place::redis();
-    place.server().kill();
+    let mut fixture = Fixture::redis();
+    fixture.server().kill();
     for subcommand in [&["run", "-v", "-w", "1h"][..], &["elect", "-v"]] {
         for signal in [Signal::INT, Signal::TERM] {
             let arguments = [subcommand, &["x", "--", "true"]].concat();
-            let (mut child, mut talk) = start(&place, &arguments);
+            let (mut child, mut talk) = start(&fixture, &arguments);
             assert!(sentence(&mut talk).contains("; trying again for up to "));
             kill_process(Pid::from_child(&child), signal).unwrap();
             let status = child.wait().unwrap();
@@ -174,13 +174,13 @@ fn a_folder_that_must_be_mended_is_told_at_once() {
         ("boot", |file| std::fs::create_dir(file).unwrap()),
     ];
     for (name, damage) in damages {
-        let place = Place::local();
-        assert_eq!(place.code(&["run", "x", "--", "true"]), 0);
-        let folder = std::path::PathBuf::from(place.url.strip_prefix("local://").unwrap());
+        let fixture = Fixture::local();
+        assert_eq!(fixture.code(&["run", "x", "--", "true"]), 0);
+        let folder = std::path::PathBuf::from(fixture.url.strip_prefix("local://").unwrap());
         std::fs::remove_file(folder.join(name)).unwrap();
         damage(&folder.join(name));
         let started = now();
-        let told = place.refused(69, &["run", "-w", "60s", "x", "--", "true"]);
+        let told = fixture.refused(69, &["run", "-w", "60s", "x", "--", "true"]);
         assert!(told.contains(&folder.display().to_string()), "{told}");
         assert!(started.elapsed() < Duration::from_secs(40), "{told}");
     }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
-use crate::place::{Place, is_alive, tenure, until};
+use crate::fixture::{Fixture, is_alive, tenure, until};
 
 on_every_store! {
     a_reader_that_has_left_ends_the_command_quietly,
@@ -22,8 +22,8 @@ fn into_the_void(mut command: Command) -> Output {
     child.wait_with_output().unwrap()
 }
 
-fn a_reader_that_has_left_ends_the_command_quietly(place: &Place) {
-    place.said(&["acquire", "x"]);
+fn a_reader_that_has_left_ends_the_command_quietly(fixture: &Fixture) {
+    fixture.said(&["acquire", "x"]);
     for arguments in [
         &["ls"][..],
         &["ls", "--json"],
@@ -35,60 +35,60 @@ fn a_reader_that_has_left_ends_the_command_quietly(place: &Place) {
         &["acquire", "y"],
         &["release", "--force", "x", "--reason", "r", "--yes"],
     ] {
-        let output = into_the_void(place.tenure(arguments));
+        let output = into_the_void(fixture.tenure(arguments));
         assert_eq!(output.status.code(), Some(128 + 13), "{arguments:?}: {output:?}");
         assert!(output.stderr.is_empty(), "{arguments:?}: {output:?}");
     }
-    let help = into_the_void(place.tenure(&["--help"]));
+    let help = into_the_void(fixture.tenure(&["--help"]));
     assert!(help.stderr.is_empty(), "{help:?}");
 }
 
-fn a_handle_that_nobody_reads_holds_nothing(place: &Place) {
-    into_the_void(place.tenure(&["acquire", "x"]));
-    assert_eq!(place.said(&["show", "x"]), "x: free\n");
+fn a_handle_that_nobody_reads_holds_nothing(fixture: &Fixture) {
+    into_the_void(fixture.tenure(&["acquire", "x"]));
+    assert_eq!(fixture.said(&["show", "x"]), "x: free\n");
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let output = place.tenure(&["acquire", "x"]).stdout(full).output().unwrap();
+    let output = fixture.tenure(&["acquire", "x"]).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(74));
     let told = String::from_utf8(output.stderr).unwrap();
     let sentence = "tenure: could not write to standard output: No space left on device";
     assert!(told.starts_with(sentence), "{told}");
-    assert_eq!(place.said(&["show", "x"]), "x: free\n");
+    assert_eq!(fixture.said(&["show", "x"]), "x: free\n");
 }
 
 /// Closed from the start, standard output is no place for a handle.
-fn a_handle_for_nobody_holds_nothing(place: &Place) {
+fn a_handle_for_nobody_holds_nothing(fixture: &Fixture) {
     let mut shell = Command::new("sh");
     let script = "\"$0\" acquire x >&-";
-    shell.args(["-c", script, env!("CARGO_BIN_EXE_tenure")]).env("TENURE_URL", &place.url);
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_tenure")]).env("TENURE_URL", &fixture.url);
     let output = shell.output().unwrap();
     assert_eq!(output.status.code(), Some(74), "{output:?}");
-    assert_eq!(place.said(&["show", "x"]), "x: free\n");
+    assert_eq!(fixture.said(&["show", "x"]), "x: free\n");
     // Thrown away on purpose.
-    let silent = place.tenure(&["acquire", "x"]).stdout(Stdio::null()).status().unwrap();
+    let silent = fixture.tenure(&["acquire", "x"]).stdout(Stdio::null()).status().unwrap();
     assert!(silent.success());
 }
 
 /// Talk that cannot be said must not keep a command from being ended in time.
-fn a_command_is_looked_after_though_nobody_listens(place: &Place) {
+fn a_command_is_looked_after_though_nobody_listens(fixture: &Fixture) {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let mut command = place.tenure(&["run", "-v", "x", "--", "sleep", "60"]);
+    let mut command = fixture.tenure(&["run", "-v", "x", "--", "sleep", "60"]);
     let mut child = command.stderr(writer).spawn().unwrap();
-    until("held", || place.said(&["show", "x"]).contains("held by"));
-    place.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
+    until("held", || fixture.said(&["show", "x"]).contains("held by"));
+    fixture.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
     assert_eq!(child.wait().unwrap().code(), Some(76));
 }
 
 /// A pipe that nobody reads is full at some time.
-fn a_command_is_ended_though_nobody_reads(place: &Place) {
+fn a_command_is_ended_though_nobody_reads(fixture: &Fixture) {
     let (reader, writer) = std::io::pipe().unwrap();
     let fill = "head -c 65536 /dev/zero >&2; echo $$; exec sleep 60";
-    let mut command = place.tenure(&["run", "x", "--", "sh", "-c", fill]);
+    let mut command = fixture.tenure(&["run", "x", "--", "sh", "-c", fill]);
     let command = command.stdout(Stdio::piped()).stderr(writer);
     let mut child = command.spawn().unwrap();
     let mut pid = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut pid).unwrap();
-    place.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
+    fixture.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
     until("ended", || !is_alive(pid.trim()));
     assert_eq!(child.wait().unwrap().code(), Some(76));
     drop(reader);
@@ -97,8 +97,8 @@ fn a_command_is_ended_though_nobody_reads(place: &Place) {
 /// `tenure run … | head`: what the command gets when its reader leaves is its own affair.
 #[test]
 fn the_commands_own_pipe_is_its_own() {
-    let place = Place::local();
-    let output = into_the_void(place.tenure(&["run", "x", "--", "sh", "-c", "yes; exit 3"]));
+    let fixture = Fixture::local();
+    let output = into_the_void(fixture.tenure(&["run", "x", "--", "sh", "-c", "yes; exit 3"]));
     assert_eq!(output.status.code(), Some(3), "{output:?}");
 }
 

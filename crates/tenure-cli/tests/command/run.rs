@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::place::{Gate, Holder, Place, WAITS, tenure, until};
+use crate::fixture::{Fixture, Gate, Holder, WAITS, tenure, until};
 
 on_every_store! {
     the_command_runs_and_says_nothing_of_its_own,
@@ -34,36 +34,36 @@ on_every_store! {
     a_stopped_command_is_continued,
 }
 
-fn the_command_runs_and_says_nothing_of_its_own(place: &Place) {
-    assert_eq!(place.said(&["run", "hello", "--", "echo", "one at a time"]), "one at a time\n");
-    assert_eq!(place.said(&["show", "hello"]), "hello: free\n");
+fn the_command_runs_and_says_nothing_of_its_own(fixture: &Fixture) {
+    assert_eq!(fixture.said(&["run", "hello", "--", "echo", "one at a time"]), "one at a time\n");
+    assert_eq!(fixture.said(&["show", "hello"]), "hello: free\n");
 }
 
 /// R28.
-fn the_exit_status_is_the_commands_own(place: &Place) {
-    assert_eq!(place.code(&["run", "x", "--", "sh", "-c", "exit 7"]), 7);
-    assert_eq!(place.code(&["run", "x", "--", "sh", "-c", "exit 255"]), 255);
-    assert_eq!(place.code(&["run", "x", "--", "sh", "-c", "kill -TERM $$"]), 128 + 15);
-    assert_eq!(place.code(&["run", "x", "--", "sh", "-c", "kill -KILL $$"]), 128 + 9);
+fn the_exit_status_is_the_commands_own(fixture: &Fixture) {
+    assert_eq!(fixture.code(&["run", "x", "--", "sh", "-c", "exit 7"]), 7);
+    assert_eq!(fixture.code(&["run", "x", "--", "sh", "-c", "exit 255"]), 255);
+    assert_eq!(fixture.code(&["run", "x", "--", "sh", "-c", "kill -TERM $$"]), 128 + 15);
+    assert_eq!(fixture.code(&["run", "x", "--", "sh", "-c", "kill -KILL $$"]), 128 + 9);
 }
 
-fn a_command_that_cannot_be_run_is_told_as_a_shell_does(place: &Place) {
-    let missing = place.refused(127, &["run", "x", "--", "/no/such/program"]);
+fn a_command_that_cannot_be_run_is_told_as_a_shell_does(fixture: &Fixture) {
+    let missing = fixture.refused(127, &["run", "x", "--", "/no/such/program"]);
     let sentence = "tenure: could not run `/no/such/program`: No such file or directory";
     assert!(missing.starts_with(sentence), "{missing}");
     let hint = "; no shell reads it: for a line of shell write sh -c 'echo it'\\''s 1'\n";
-    let line = place.refused(127, &["run", "x", "--", "echo it's 1"]);
+    let line = fixture.refused(127, &["run", "x", "--", "echo it's 1"]);
     assert!(line.starts_with("tenure: could not run `echo it's 1`: ") && line.ends_with(hint));
-    let words = place.refused(127, &["run", "x", "--", "no such", "program"]);
+    let words = fixture.refused(127, &["run", "x", "--", "no such", "program"]);
     assert!(!words.contains("sh -c") && !missing.contains("sh -c"), "{words} {missing}");
-    let folder = place.refused(126, &["run", "x", "--", "/"]);
+    let folder = fixture.refused(126, &["run", "x", "--", "/"]);
     assert!(folder.starts_with("tenure: could not run `/`: Permission denied"), "{folder}");
-    assert_eq!(place.said(&["show", "x"]), "x: free\n");
+    assert_eq!(fixture.said(&["show", "x"]), "x: free\n");
 }
 
-fn the_command_knows_its_lock(place: &Place) {
+fn the_command_knows_its_lock(fixture: &Fixture) {
     let script = "echo $TENURE_NAME $TENURE_OWNER $TENURE_FENCE $TENURE_DEADLINE; date +%s%3N";
-    let said = place.said(&["run", "--lease", "20s", "x y", "--", "sh", "-c", script]);
+    let said = fixture.said(&["run", "--lease", "20s", "x y", "--", "sh", "-c", script]);
     let words: Vec<_> = said.split_whitespace().collect();
     let ["x", "y", owner, fence, deadline, date] = words[..] else { panic!("{said}") };
     assert!(owner.len() == 32 && owner.chars().all(|c| c.is_ascii_hexdigit()), "{said}");
@@ -72,15 +72,15 @@ fn the_command_knows_its_lock(place: &Place) {
     assert!((15_000..=20_000).contains(&left), "{said}");
 }
 
-fn standard_input_passes_through(place: &Place) {
-    let mut command = place.tenure(&["run", "x", "--", "cat"]);
+fn standard_input_passes_through(fixture: &Fixture) {
+    let mut command = fixture.tenure(&["run", "x", "--", "cat"]);
     let mut cat = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     cat.stdin.take().unwrap().write_all(b"in and out").unwrap();
     let output = cat.wait_with_output().unwrap();
     assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"in and out"[..]));
 }
 
-fn bad_input_is_64_and_says_what_is_allowed(place: &Place) {
+fn bad_input_is_64_and_says_what_is_allowed(fixture: &Fixture) {
     let long = "x".repeat(513);
     let note = "x".repeat(1025);
     for (arguments, sentence) in [
@@ -106,15 +106,15 @@ fn bad_input_is_64_and_says_what_is_allowed(place: &Place) {
         (&["x"], "required arguments were not provided"),
         (&["x", "true"], "the command comes behind two dashes"),
     ] {
-        let told = place.refused(64, &[&["run"], arguments].concat());
+        let told = fixture.refused(64, &[&["run"], arguments].concat());
         assert!(told.contains(sentence), "{arguments:?}: {told}");
     }
     for arguments in [&["run"][..], &["elect", "x"], &["acquire"], &["show"], &["renew"]] {
-        let told = place.refused(64, arguments);
+        let told = fixture.refused(64, arguments);
         let usage = told.lines().find(|line| line.starts_with("Usage: ")).unwrap();
         assert!(!usage.contains("--url"), "not required, though TENURE_URL is set: {usage}");
     }
-    assert!(place.refused(64, &["frobnicate"]).contains("unrecognized subcommand 'frobnicate'"));
+    assert!(fixture.refused(64, &["frobnicate"]).contains("unrecognized subcommand 'frobnicate'"));
 }
 
 #[test]
@@ -132,26 +132,26 @@ fn help_is_no_misuse() {
 }
 
 /// R28: busy is told by the exit status, and by a sentence.
-fn a_lock_that_is_held_is_75_or_what_was_asked_for(place: &Place) {
-    let holder = Holder::start(place, &["run", "x", "--", "sh", "-c", WAITS]);
+fn a_lock_that_is_held_is_75_or_what_was_asked_for(fixture: &Fixture) {
+    let holder = Holder::start(fixture, &["run", "x", "--", "sh", "-c", WAITS]);
     for arguments in [&["run", "-n", "x", "--", "echo"][..], &["acquire", "--nonblock", "x"]] {
-        let told = place.refused(75, arguments);
+        let told = fixture.refused(75, arguments);
         assert!(told.starts_with("tenure: `x` is not free: held by sh["), "{told}");
     }
     let patience = ["--wait", "50ms", "--conflict-exit-code", "0", "x", "--", "echo"];
-    let late = place.refused(0, &[&["run"], &patience[..]].concat());
+    let late = fixture.refused(0, &[&["run"], &patience[..]].concat());
     assert!(late.starts_with("tenure: `x` was not free within 50 ms: held by sh["), "{late}");
-    let late = place.refused(75, &["run", "-w", "1", "x", "--", "true"]);
+    let late = fixture.refused(75, &["run", "-w", "1", "x", "--", "true"]);
     assert!(late.starts_with("tenure: `x` was not free within 1 s: held by sh["), "{late}");
-    assert_eq!(place.code(&["run", "-w", "50ms", "-E", "3", "x", "--", "true"]), 3);
-    assert_eq!(place.code(&["acquire", "-w", "50ms", "-E", "3", "x"]), 3);
-    assert_eq!(place.code(&["run", "y", "--", "true"]), 0, "another name is free");
+    assert_eq!(fixture.code(&["run", "-w", "50ms", "-E", "3", "x", "--", "true"]), 3);
+    assert_eq!(fixture.code(&["acquire", "-w", "50ms", "-E", "3", "x"]), 3);
+    assert_eq!(fixture.code(&["run", "y", "--", "true"]), 0, "another name is free");
     holder.stop();
-    assert_eq!(place.code(&["run", "-w", "10s", "x", "--", "true"]), 0);
+    assert_eq!(fixture.code(&["run", "-w", "10s", "x", "--", "true"]), 0);
 }
 
-fn what_happens_is_said_if_asked_for(place: &Place) {
-    let output = place.output(&["run", "-v", "x", "--", "sh", "-c", "echo $TENURE_FENCE"]);
+fn what_happens_is_said_if_asked_for(fixture: &Fixture) {
+    let output = fixture.output(&["run", "-v", "x", "--", "sh", "-c", "echo $TENURE_FENCE"]);
     let fence = String::from_utf8(output.stdout).unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
     let fence = fence.trim();
@@ -159,20 +159,20 @@ fn what_happens_is_said_if_asked_for(place: &Place) {
     assert_eq!(told, sentences);
 }
 
-fn a_wait_is_told_if_asked_for(place: &Place) {
-    let handle = place.said(&["acquire", "--note", "a test", "x"]);
-    let mut waiting = place.tenure(&["run", "-v", "x", "--", "true"]);
+fn a_wait_is_told_if_asked_for(fixture: &Fixture) {
+    let handle = fixture.said(&["acquire", "--note", "a test", "x"]);
+    let mut waiting = fixture.tenure(&["run", "-v", "x", "--", "true"]);
     let mut waiting = waiting.stderr(Stdio::piped()).spawn().unwrap();
     let mut talk = BufReader::new(waiting.stderr.take().unwrap());
     let mut told = String::new();
     talk.read_line(&mut told).unwrap();
     assert!(told.starts_with("tenure: waiting for `x`, next in line: held by "), "{told}");
-    place.said(&["release", handle.trim()]);
+    fixture.said(&["release", handle.trim()]);
     assert!(waiting.wait().unwrap().success());
 }
 
 /// R28: signals go to the command, which decides what they mean.
-fn signals_are_passed_on(place: &Place) {
+fn signals_are_passed_on(fixture: &Fixture) {
     for (signal, name) in [
         (Signal::INT, "INT"),
         (Signal::TERM, "TERM"),
@@ -185,128 +185,128 @@ fn signals_are_passed_on(place: &Place) {
         let script =
             format!("trap 'kill -KILL $! 2>&-; exit 9' {name}; sleep 60 & echo held; wait");
         let run = ["run", "x", "--", "sh", "-c", &script];
-        let holder = Holder::begin(&mut place.with_signals("--default-signal", &run));
+        let holder = Holder::begin(&mut fixture.with_signals("--default-signal", &run));
         holder.signal(signal);
         assert_eq!(holder.end(), (9, String::new()), "{name}");
     }
 }
 
-fn a_signal_while_waiting_ends_the_waiting(place: &Place) {
-    let holder = Holder::start(place, &["run", "x", "--", "sh", "-c", WAITS]);
-    let mut waiting = place.with_signals("--default-signal", &["run", "x", "--", "echo", "no"]);
+fn a_signal_while_waiting_ends_the_waiting(fixture: &Fixture) {
+    let holder = Holder::start(fixture, &["run", "x", "--", "sh", "-c", WAITS]);
+    let mut waiting = fixture.with_signals("--default-signal", &["run", "x", "--", "echo", "no"]);
     let mut waiting = waiting.spawn().unwrap();
-    place.until_waiting("x", 1);
+    fixture.until_waiting("x", 1);
     // A terminal that changes its size ends nothing.
     kill_process(Pid::from_child(&waiting), Signal::WINCH).unwrap();
     kill_process(Pid::from_child(&waiting), Signal::INT).unwrap();
     // By the signal itself: after a status, a shell would go on with its script.
     assert_eq!(waiting.wait().unwrap().signal(), Some(2));
-    assert_eq!(place.json(&["show", "--json", "x"])["waiting"], 0, "and it has left the queue");
+    assert_eq!(fixture.json(&["show", "--json", "x"])["waiting"], 0, "and it has left the queue");
     holder.stop();
 }
 
 /// What whoever starts us wants ignored is ignored by the command, too, as under nohup.
-fn an_ignored_signal_stays_ignored(place: &Place) {
+fn an_ignored_signal_stays_ignored(fixture: &Fixture) {
     let script = "kill -HUP $$; echo survived";
     let run = ["run", "x", "--", "sh", "-c", script];
-    let output = place.with_signals("--ignore-signal=HUP", &run).output().unwrap();
+    let output = fixture.with_signals("--ignore-signal=HUP", &run).output().unwrap();
     assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"survived\n"[..]));
-    let ended = place.with_signals("--default-signal=HUP", &run).output().unwrap();
+    let ended = fixture.with_signals("--default-signal=HUP", &run).output().unwrap();
     assert_eq!(ended.status.code(), Some(128 + 1));
 }
 
 /// Also somebody who does not care for its children gets the status of ours.
-fn a_status_is_known_though_children_are_ignored(place: &Place) {
+fn a_status_is_known_though_children_are_ignored(fixture: &Fixture) {
     let run = ["run", "x", "--", "sh", "-c", "exit 7"];
-    let status = place.with_signals("--ignore-signal=CHLD", &run).status().unwrap();
+    let status = fixture.with_signals("--ignore-signal=CHLD", &run).status().unwrap();
     assert_eq!(status.code(), Some(7));
 }
 
 /// A hand-over is valid for three seconds until it is confirmed, of which the command may want more
 /// to end in.
-fn a_lock_that_was_handed_over_is_kept(place: &Place) {
-    let handle = place.said(&["acquire", "x"]);
-    let mut next = place.tenure(&["run", "--lease", "7s", "x", "--", "sleep", "1"]);
+fn a_lock_that_was_handed_over_is_kept(fixture: &Fixture) {
+    let handle = fixture.said(&["acquire", "x"]);
+    let mut next = fixture.tenure(&["run", "--lease", "7s", "x", "--", "sleep", "1"]);
     let next = next.stderr(Stdio::piped()).spawn().unwrap();
-    place.until_waiting("x", 1);
-    place.said(&["release", handle.trim()]);
+    fixture.until_waiting("x", 1);
+    fixture.said(&["release", handle.trim()]);
     let output = next.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
 /// A process that has lost its parent, and ends, is forgotten.
-fn an_orphan_does_not_stay_behind(place: &Place) {
+fn an_orphan_does_not_stay_behind(fixture: &Fixture) {
     let script = "(sh -c 'echo $$; echo held' &) > /dev/fd/3; exec sleep 60";
     let run = ["run", "x", "--", "sh", "-c", &format!("exec 3>&1; echo held; {script}")];
-    let mut holder = Holder::start(place, &run);
+    let mut holder = Holder::start(fixture, &run);
     let orphan = format!("/proc/{}", holder.line().trim());
     until("forgotten", || !std::path::Path::new(&orphan).exists());
     holder.stop();
 }
 
 /// A script that does not say what runs it, as `env` and `flock` run it.
-fn a_script_without_a_first_line_is_run_by_the_shell(place: &Place) {
+fn a_script_without_a_first_line_is_run_by_the_shell(fixture: &Fixture) {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("script");
     std::fs::write(&script, "echo $1 of $TENURE_NAME").unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).unwrap();
-    assert_eq!(place.said(&["run", "x", "--", script.to_str().unwrap(), "one"]), "one of x\n");
+    assert_eq!(fixture.said(&["run", "x", "--", script.to_str().unwrap(), "one"]), "one of x\n");
     // Found through PATH, behind folders without it and with one of its name that may not be run.
     let other = tempfile::tempdir().unwrap();
     std::fs::write(other.path().join("script"), "echo wrong").unwrap();
     let path =
         format!("/nowhere:{}:{}:/usr/bin:/bin", other.path().display(), folder.path().display());
-    let mut found = place.tenure(&["run", "x", "--", "script", "two"]);
+    let mut found = fixture.tenure(&["run", "x", "--", "script", "two"]);
     let output = found.env("PATH", path).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "two of x\n", "{output:?}");
 }
 
 /// Two that share a lock may succeed at once; one of them is remembered.
-fn jobs_that_share_a_lock_run_once_per_time(place: &Place) {
+fn jobs_that_share_a_lock_run_once_per_time(fixture: &Fixture) {
     let gate = Gate::new();
     let script = gate.script("exit 0");
     let once = ["run", "-s", "--once-per", "1h", "x", "--", "sh", "-c", &script];
-    let both = [Holder::start(place, &once), Holder::start(place, &once)];
+    let both = [Holder::start(fixture, &once), Holder::start(fixture, &once)];
     gate.open();
     for one in both {
         assert_eq!(one.end(), (0, String::new()));
     }
-    let mark = place.json(&["show", "--json", "tenure-once/x"]);
+    let mark = fixture.json(&["show", "--json", "tenure-once/x"]);
     assert_eq!(mark["holders"][0]["about"]["program"], "sh", "{mark}");
-    assert_eq!(place.said(&once), "", "done already");
+    assert_eq!(fixture.said(&once), "", "done already");
 }
 
-fn a_job_runs_once_per_time(place: &Place) {
+fn a_job_runs_once_per_time(fixture: &Fixture) {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let append = format!("echo ran >> {0}; test -e {0}.ok", log.display());
     let once = ["run", "-v", "--once-per", "1h", "x", "--", "sh", "-c", &append];
     let runs = || std::fs::read_to_string(&log).unwrap_or_default().lines().count();
-    assert_eq!(place.code(&once), 1);
-    assert_eq!(place.code(&once), 1, "it failed, so it is tried again");
+    assert_eq!(fixture.code(&once), 1);
+    assert_eq!(fixture.code(&once), 1, "it failed, so it is tried again");
     std::fs::write(folder.path().join("log.ok"), "").unwrap();
-    assert_eq!(place.code(&once), 0);
+    assert_eq!(fixture.code(&once), 0);
     assert_eq!(runs(), 3);
-    let again = place.refused(0, &once);
+    let again = fixture.refused(0, &once);
     assert!(again.contains("tenure: done already: nothing to do\n"), "{again}");
     assert_eq!(runs(), 3, "it has succeeded within the hour");
-    let handle = place.said(&["acquire", "x"]);
-    assert_eq!(place.code(&[&["run", "-n"], &once[2..]].concat()), 0, "nor is the lock wanted");
-    place.said(&["release", handle.trim()]);
+    let handle = fixture.said(&["acquire", "x"]);
+    assert_eq!(fixture.code(&[&["run", "-n"], &once[2..]].concat()), 0, "nor is the lock wanted");
+    fixture.said(&["release", handle.trim()]);
     for bad in ["0", "25h"] {
-        let told = place.refused(64, &["run", "--once-per", bad, "x", "--", "true"]);
+        let told = fixture.refused(64, &["run", "--once-per", bad, "x", "--", "true"]);
         assert!(told.contains("--once-per") && told.contains("it must be "), "{told}");
     }
 }
 
 /// Without a shell, who stops a command continues it; asked to end, it ends.
-fn a_stopped_command_is_continued(place: &Place) {
+fn a_stopped_command_is_continued(fixture: &Fixture) {
     let state = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     for (signals, code) in [(&[Signal::CONT, Signal::USR1][..], 9), (&[Signal::TERM], 128 + 15)] {
         let script = "trap 'kill -KILL $! 2>&-; exit 9' USR1; sleep 60 & echo held; echo $$; wait";
         let mut command = Command::new("setsid");
         command.args([env!("CARGO_BIN_EXE_tenure"), "run", "x", "--", "sh", "-c", script]);
-        command.env("TENURE_URL", &place.url).stdin(Stdio::null());
+        command.env("TENURE_URL", &fixture.url).stdin(Stdio::null());
         let mut holder = Holder::begin(&mut command);
         let pid = holder.line().trim().to_owned();
         holder.signal(Signal::TSTP);
@@ -318,22 +318,22 @@ fn a_stopped_command_is_continued(place: &Place) {
     }
 }
 
-fn a_lock_is_kept_for_its_least_time(place: &Place) {
-    assert_eq!(place.code(&["run", "--at-least", "1s", "x", "--", "true"]), 0);
-    assert_eq!(place.code(&["run", "-n", "x", "--", "true"]), 75);
-    assert!(place.said(&["show", "x"]).contains("    released, and kept for its least time\n"));
-    assert_eq!(place.code(&["run", "-w", "10s", "x", "--", "true"]), 0);
+fn a_lock_is_kept_for_its_least_time(fixture: &Fixture) {
+    assert_eq!(fixture.code(&["run", "--at-least", "1s", "x", "--", "true"]), 0);
+    assert_eq!(fixture.code(&["run", "-n", "x", "--", "true"]), 75);
+    assert!(fixture.said(&["show", "x"]).contains("    released, and kept for its least time\n"));
+    assert_eq!(fixture.code(&["run", "-w", "10s", "x", "--", "true"]), 0);
 }
 
 /// A command that could not be run does not keep others waiting.
-fn a_lock_is_not_kept_for_nothing(place: &Place) {
-    assert_eq!(place.code(&["run", "--at-least", "1h", "x", "--", "./is not there"]), 127);
-    assert_eq!(place.said(&["show", "x"]), "x: free\n");
+fn a_lock_is_not_kept_for_nothing(fixture: &Fixture) {
+    assert_eq!(fixture.code(&["run", "--at-least", "1h", "x", "--", "./is not there"]), 127);
+    assert_eq!(fixture.said(&["show", "x"]), "x: free\n");
 }
 
 /// Who kept it is known, also after that one has ended.
-fn a_lock_that_is_kept_tells_who_kept_it(place: &Place) {
-    assert_eq!(place.code(&["run", "--at-least", "1h", "x", "--", "true"]), 0);
-    let lock = place.json(&["show", "--json", "x"]);
+fn a_lock_that_is_kept_tells_who_kept_it(fixture: &Fixture) {
+    assert_eq!(fixture.code(&["run", "--at-least", "1h", "x", "--", "true"]), 0);
+    let lock = fixture.json(&["show", "--json", "x"]);
     assert_eq!(lock["holders"][0]["about"]["program"], "true", "{lock}");
 }

@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::place::{Place, becomes_so};
+use crate::fixture::{Fixture, becomes_so};
 
 /// What is typed, and what is seen.
 pub(crate) struct Screen {
@@ -52,7 +52,7 @@ impl Screen {
     }
 
     /// Starts a program in a session that has this terminal, with the command on its PATH.
-    pub(crate) fn session(&self, place: &Place, words: &[&str]) -> Child {
+    pub(crate) fn session(&self, fixture: &Fixture, words: &[&str]) -> Child {
         let command = std::path::Path::new(env!("CARGO_BIN_EXE_tenure"));
         let path = std::env::var("PATH").unwrap();
         let path = format!("{}:{path}", command.parent().unwrap().display());
@@ -60,7 +60,7 @@ impl Screen {
         let mut session = Command::new("env");
         session.args(["--default-signal", "setsid", "--ctty", "--wait"]).args(words);
         session.env("PATH", path).env("PS1", "$ ").env("TERM", "xterm").env_remove("ENV");
-        session.env("TENURE_URL", &place.url).env_remove("REDIS_URL");
+        session.env("TENURE_URL", &fixture.url).env_remove("REDIS_URL");
         session.stdin(self.end()).stdout(self.end()).stderr(self.end()).spawn().unwrap()
     }
 

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::place::{Holder, Place, WAITS};
+use crate::fixture::{Fixture, Holder, WAITS};
 use crate::screen::Screen;
 
 on_every_store! {
@@ -13,17 +13,17 @@ on_every_store! {
 }
 
 /// A command that waits for `x`, with its talk on the screen.
-fn waiting(place: &Place, screen: &Screen, variables: &[(&str, &str)]) -> std::process::Child {
-    waiting_to("run", place, screen, variables)
+fn waiting(fixture: &Fixture, screen: &Screen, variables: &[(&str, &str)]) -> std::process::Child {
+    waiting_to("run", fixture, screen, variables)
 }
 
 fn waiting_to(
     subcommand: &str,
-    place: &Place,
+    fixture: &Fixture,
     screen: &Screen,
     variables: &[(&str, &str)],
 ) -> std::process::Child {
-    let mut command = place.tenure(&[subcommand, "x", "--", "echo", "ran"]);
+    let mut command = fixture.tenure(&[subcommand, "x", "--", "echo", "ran"]);
     command.env("TERM", "xterm").env_remove("NO_COLOR").envs(variables.iter().copied());
     command.stdout(Stdio::piped()).stderr(screen.end()).spawn().unwrap()
 }
@@ -34,13 +34,13 @@ fn ran(child: std::process::Child) {
 }
 
 /// R28: who holds it and who is ahead, on one line that goes when the lock is there.
-fn a_waiting_command_tells_who_is_ahead(place: &Place) {
+fn a_waiting_command_tells_who_is_ahead(fixture: &Fixture) {
     let note = "migration\u{202e}\u{1b}[31m 7";
-    let handle = place.said(&["acquire", "--note", note, "x"]);
+    let handle = fixture.said(&["acquire", "--note", note, "x"]);
     let (first, second) = (Screen::new(), Screen::new());
-    let early = waiting(place, &first, &[]);
-    place.until_waiting("x", 1);
-    let late = waiting(place, &second, &[("NO_COLOR", "1")]);
+    let early = waiting(fixture, &first, &[]);
+    fixture.until_waiting("x", 1);
+    let late = waiting(fixture, &second, &[("NO_COLOR", "1")]);
     first.until("next in line");
     second.until("1 ahead in line");
     for seen in [first.seen(), second.seen()] {
@@ -48,16 +48,16 @@ fn a_waiting_command_tells_who_is_ahead(place: &Place) {
         assert!(seen.contains(r"(migration\u{202e}\u{1b}[31m 7) for "), "{seen:?}");
         assert!(!has_colour(&seen), "{seen:?}");
     }
-    place.said(&["release", handle.trim()]);
+    fixture.said(&["release", handle.trim()]);
     ran(early);
     ran(late);
 }
 
-fn a_waiting_candidate_tells_who_leads(place: &Place) {
+fn a_waiting_candidate_tells_who_leads(fixture: &Fixture) {
     let leader =
-        Holder::start(place, &["elect", "--candidate", "one", "x", "--", "sh", "-c", WAITS]);
+        Holder::start(fixture, &["elect", "--candidate", "one", "x", "--", "sh", "-c", WAITS]);
     let screen = Screen::new();
-    let candidate = waiting_to("elect", place, &screen, &[]);
+    let candidate = waiting_to("elect", fixture, &screen, &[]);
     screen.until("waiting for `x`, next in line: held by sh[");
     screen.until("(one) for ");
     leader.stop();
@@ -72,13 +72,13 @@ fn has_colour(text: &str) -> bool {
 }
 
 /// No colour where none is wanted, and no escape sequence at all where none is understood.
-fn a_plain_terminal_gets_plain_words(place: &Place) {
-    let handle = place.said(&["acquire", "x"]);
+fn a_plain_terminal_gets_plain_words(fixture: &Fixture) {
+    let handle = fixture.said(&["acquire", "x"]);
     let screen = Screen::new();
-    let dumb = waiting(place, &screen, &[("TERM", "dumb")]);
+    let dumb = waiting(fixture, &screen, &[("TERM", "dumb")]);
     screen.until("waiting for `x`, next in line: held by ");
     assert!(!screen.seen().contains('\u{1b}'), "{:?}", screen.seen());
-    place.said(&["release", handle.trim()]);
+    fixture.said(&["release", handle.trim()]);
     ran(dumb);
     let cases = [
         (Some("xterm"), None, true),
@@ -90,7 +90,7 @@ fn a_plain_terminal_gets_plain_words(place: &Place) {
     for ci in [None, Some("true")] {
         for (term, no_color, is_coloured) in cases {
             let screen = Screen::new();
-            let mut command = place.tenure(&["run", "--help"]);
+            let mut command = fixture.tenure(&["run", "--help"]);
             for foreign in ["TERM", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"] {
                 command.env_remove(foreign);
             }
@@ -106,13 +106,13 @@ fn a_plain_terminal_gets_plain_words(place: &Place) {
 }
 
 /// R13: the name of what is taken away is typed once more.
-fn a_forced_release_is_typed_at_the_terminal(place: &Place) {
-    let handle = place.said(&["acquire", "deploy/a"]);
+fn a_forced_release_is_typed_at_the_terminal(fixture: &Fixture) {
+    let handle = fixture.said(&["acquire", "deploy/a"]);
     let script = "tenure release --force deploy/a --reason 'it hung'; echo code=$?";
     for (typed, code) in [("deploy/b\n", "code=64"), ("\n", "code=64"), ("deploy/a\n", "code=0")] {
-        assert_eq!(place.code(&["renew", handle.trim()]), 0, "it is held so far");
+        assert_eq!(fixture.code(&["renew", handle.trim()]), 0, "it is held so far");
         let mut screen = Screen::new();
-        let mut session = screen.session(place, &["sh", "-c", script]);
+        let mut session = screen.session(fixture, &["sh", "-c", script]);
         screen.until("tenure: this takes `deploy/a` away, held by ");
         screen.press(typed);
         screen.until(code);
@@ -120,5 +120,5 @@ fn a_forced_release_is_typed_at_the_terminal(place: &Place) {
         let is_refused = screen.seen().contains("nothing was done: the name was not confirmed");
         assert_eq!(is_refused, code != "code=0", "{:?}", screen.seen());
     }
-    assert_eq!(place.code(&["renew", handle.trim()]), 76);
+    assert_eq!(fixture.code(&["renew", handle.trim()]), 76);
 }

@@ -5,58 +5,59 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::process::{Pid, Signal};
 use tenure_testkit::Server;
 
-use crate::place::{Place, tenure};
+use crate::fixture::{Fixture, tenure};
 
 on_every_store! { a_command_within_a_command_has_the_same_store }
 
 /// A `tenure` that is run by a script under a lock keeps out whom its caller keeps out.
-fn a_command_within_a_command_has_the_same_store(place: &Place) {
+fn a_command_within_a_command_has_the_same_store(fixture: &Fixture) {
     let inner = [env!("CARGO_BIN_EXE_tenure"), "run", "-n", "x", "--", "echo", "no"];
-    assert_eq!(place.code(&[&["run", "x", "--"], &inner[..]].concat()), 75);
-    let mut outer = tenure(&[&["run", "--url", &place.url, "x", "--"], &inner[..]].concat());
+    assert_eq!(fixture.code(&[&["run", "x", "--"], &inner[..]].concat()), 75);
+    let mut outer = tenure(&[&["run", "--url", &fixture.url, "x", "--"], &inner[..]].concat());
     assert_eq!(outer.output().unwrap().status.code(), Some(75), "--url is passed on as well");
-    let show = place.said(&["run", "x", "--", "sh", "-c", "echo $TENURE_URL"]);
-    assert_eq!(show.trim(), place.url);
+    let show = fixture.said(&["run", "x", "--", "sh", "-c", "echo $TENURE_URL"]);
+    assert_eq!(show.trim(), fixture.url);
 }
 
 /// The password stays with the command; what runs under the lock learns where the store is, and no
 /// more.
 #[test]
 fn a_command_learns_of_its_store_and_not_the_password() {
-    let mut place = Place::of(Server::builder().on_port().arg("--requirepass", "secret").start());
-    let open = place.url.clone();
-    place.url = open.replace("redis://", "redis://:secret@");
+    let mut fixture =
+        Fixture::of(Server::builder().on_port().arg("--requirepass", "secret").start());
+    let open = fixture.url.clone();
+    fixture.url = open.replace("redis://", "redis://:secret@");
     let script = "echo $TENURE_URL; env | grep -c secret";
-    let output = place.output(&["run", "x", "--", "sh", "-c", script]);
+    let output = fixture.output(&["run", "x", "--", "sh", "-c", script]);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{open}\n0\n"));
-    let output = place.output(&["elect", "x", "--", "sh", "-c", "echo $TENURE_URL"]);
+    let output = fixture.output(&["elect", "x", "--", "sh", "-c", "echo $TENURE_URL"]);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{open}\n"));
     // One in there is refused, and does not use another store in silence.
-    let told = place.refused(69, &["run", "x", "--", env!("CARGO_BIN_EXE_tenure"), "ls"]);
+    let told = fixture.refused(69, &["run", "x", "--", env!("CARGO_BIN_EXE_tenure"), "ls"]);
     let hint =
         ": the server wants a password: put it into TENURE_URL, as in redis://:PASSWORD@HOST\n";
     assert!(told.contains("NOAUTH") && told.ends_with(hint), "{told}");
-    place.url = open.clone();
-    let found = place.output(&["doctor"]);
+    fixture.url = open.clone();
+    let found = fixture.output(&["doctor"]);
     assert_eq!(found.status.code(), Some(1));
     let found = String::from_utf8(found.stdout).unwrap();
     assert!(found.contains("the server wants a password: put it into TENURE_URL"), "{found}");
-    place.url = open.replace("redis://", "redis://:wrong@");
-    let told = place.refused(69, &["ls"]);
+    fixture.url = open.replace("redis://", "redis://:wrong@");
+    let told = fixture.refused(69, &["ls"]);
     assert!(told.contains("could not log in") && told.contains("WRONGPASS"), "{told}");
-    place.url = open.replace("redis://", "redis://:secret@");
+    fixture.url = open.replace("redis://", "redis://:secret@");
 
-    let mut own = place.tenure(&["run", "x", "--", "sh", "-c", "echo $TENURE_URL $REDIS_URL"]);
-    own.env_remove("TENURE_URL").env("REDIS_URL", &place.url);
+    let mut own = fixture.tenure(&["run", "x", "--", "sh", "-c", "echo $TENURE_URL $REDIS_URL"]);
+    own.env_remove("TENURE_URL").env("REDIS_URL", &fixture.url);
     let output = own.output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(printed, format!("{}\n", place.url), "REDIS_URL is the command's own");
+    assert_eq!(printed, format!("{}\n", fixture.url), "REDIS_URL is the command's own");
 }
 
 /// A server that is not there is 69, with a sentence and without the password.
 #[test]
 fn a_store_that_is_away_is_told() {
-    let handle = Place::local().said(&["acquire", "x"]);
+    let handle = Fixture::local().said(&["acquire", "x"]);
     let force = ["release", "--force", "x", "--reason", "r", "--yes"];
     for arguments in [
         &["ls"][..],

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Signal, getuid};
 use tempfile::TempDir;
 
-use crate::place::{Holder, Place, children, is_alive, signal, until, until_watching};
+use crate::fixture::{Fixture, Holder, children, is_alive, signal, until, until_watching};
 
 on_every_store! {
     a_command_whose_main_thread_has_ended_is_killed,
@@ -31,8 +31,8 @@ fn compiled(lines: &str) -> (TempDir, PathBuf) {
     (folder, program)
 }
 
-fn take_away(place: &Place) {
-    place.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
+fn take_away(fixture: &Fixture) {
+    fixture.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
 }
 
 /// Its main thread ends, and another one goes on; the kernel shows it as a zombie all the while.
@@ -54,14 +54,14 @@ const WITHOUT_MAIN_THREAD: &str = r#"
 "#;
 
 /// I1: a process is gone when its last thread is, not its first.
-fn a_command_whose_main_thread_has_ended_is_killed(place: &Place) {
+fn a_command_whose_main_thread_has_ended_is_killed(fixture: &Fixture) {
     let (_folder, program) = compiled(WITHOUT_MAIN_THREAD);
     let run = ["run", "--kill-after", "200ms", "x", "--", program.to_str().unwrap()];
-    let mut holder = Holder::start(place, &run);
+    let mut holder = Holder::start(fixture, &run);
     let pid = holder.line().trim().to_owned();
     let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     until("without its main thread", || stat().contains(") Z "));
-    take_away(place);
+    take_away(fixture);
     assert_eq!(holder.end().0, 76);
     assert!(!is_alive(&pid));
 }
@@ -81,16 +81,16 @@ const OF_STRANGE_NAME: &str = r#"
 
 /// I1: one such process, of whatever user, kept `tenure` from finding any other, so that a process in a
 /// session of its own was not ended.
-fn a_process_of_any_name_hides_no_other(place: &Place) {
+fn a_process_of_any_name_hides_no_other(fixture: &Fixture) {
     let (_folder, program) = compiled(OF_STRANGE_NAME);
     let mut strange = Command::new(program).stdout(Stdio::piped()).spawn().unwrap();
     let mut ready = [0; 5];
     strange.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
     let script = "setsid sleep 60 & echo held; echo $!; wait";
     let run = ["run", "--kill-after", "200ms", "x", "--", "sh", "-c", script];
-    let mut holder = Holder::start(place, &run);
+    let mut holder = Holder::start(fixture, &run);
     let stray = holder.line().trim().to_owned();
-    take_away(place);
+    take_away(fixture);
     assert_eq!(holder.end().0, 76);
     let is_left = is_alive(&stray);
     strange.kill().unwrap();
@@ -100,13 +100,14 @@ fn a_process_of_any_name_hides_no_other(place: &Place) {
 
 /// A shell that becomes `tenure` by `exec` leaves it the children that it had: `&`, `> >(…)`. They are not the
 /// command's, also when its guardian was killed.
-fn what_was_there_before_is_left_alone(place: &Place) {
+fn what_was_there_before_is_left_alone(fixture: &Fixture) {
     for is_guarded in [true, false] {
         let script = "sleep 60 >&- 2>&- & before=$!
             exec \"$0\" run --kill-after 200ms x -- sh -c \"echo held; echo $before \\$\\$; sleep 60; :\"";
         let mut shell = Command::new("sh");
         shell.args(["-c", script, env!("CARGO_BIN_EXE_tenure")]).stdin(Stdio::null());
-        let mut holder = Holder::begin(shell.env("TENURE_URL", &place.url).env_remove("REDIS_URL"));
+        let mut holder =
+            Holder::begin(shell.env("TENURE_URL", &fixture.url).env_remove("REDIS_URL"));
         let pids = holder.line();
         let (before, command) = pids.trim().split_once(' ').unwrap();
         if !is_guarded {
@@ -116,7 +117,7 @@ fn what_was_there_before_is_left_alone(place: &Place) {
             signal(&guardian, Signal::KILL);
             until("gone", || !is_alive(&guardian));
         }
-        take_away(place);
+        take_away(fixture);
         assert_eq!(holder.end().0, 76);
         assert!(is_alive(before) && !is_alive(command), "{pids}");
         signal(before, Signal::KILL);

@@ -6,7 +6,7 @@ use std::process::{ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::place::{Holder, Place, WAITS};
+use crate::fixture::{Fixture, Holder, WAITS};
 
 on_every_store! {
     locks_are_listed,
@@ -16,12 +16,12 @@ on_every_store! {
 }
 
 /// R29: who holds what, for people and for programs.
-fn locks_are_listed(place: &Place) {
-    assert_eq!(place.json(&["ls", "--json"]), json!({ "locks": [], "more": false }));
-    place.said(&["acquire", "--note", "migration 7", "deploy/a"]);
-    place.said(&["acquire", "--limit", "3", "deploy/b"]);
-    place.said(&["acquire", "other"]);
-    let list = place.said(&["ls", "deploy/"]);
+fn locks_are_listed(fixture: &Fixture) {
+    assert_eq!(fixture.json(&["ls", "--json"]), json!({ "locks": [], "more": false }));
+    fixture.said(&["acquire", "--note", "migration 7", "deploy/a"]);
+    fixture.said(&["acquire", "--limit", "3", "deploy/b"]);
+    fixture.said(&["acquire", "other"]);
+    let list = fixture.said(&["ls", "deploy/"]);
     let lines: Vec<_> = list.lines().collect();
     let head: Vec<_> =
         lines[0].split("  ").map(str::trim).filter(|word| !word.is_empty()).collect();
@@ -29,7 +29,7 @@ fn locks_are_listed(place: &Place) {
     assert_eq!((lines.len(), &head[..]), (3, &words[..]), "{list}");
     assert!(lines[1].contains("deploy/a") && lines[1].contains("(migration 7)"), "{list}");
     assert!(lines[2].contains("deploy/b") && lines[2].contains("semaphore"), "{list}");
-    let output = place.output(&["ls", "--json", "--limit", "2"]);
+    let output = fixture.output(&["ls", "--json", "--limit", "2"]);
     let some: Value = serde_json::from_slice(&output.stdout).unwrap();
     let names: Vec<_> = some["locks"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
     assert_eq!(names, ["deploy/a", "deploy/b"]);
@@ -39,20 +39,20 @@ fn locks_are_listed(place: &Place) {
 }
 
 /// R14, R29: who holds it, since when, from where, with which note, and who waits.
-fn a_lock_is_shown(place: &Place) {
-    assert_eq!(place.said(&["show", "x"]), "x: free\n");
+fn a_lock_is_shown(fixture: &Fixture) {
+    assert_eq!(fixture.said(&["show", "x"]), "x: free\n");
     let free = json!({
         "name": "x", "kind": null, "limit": 0, "holding": 0, "holders": [], "waiting": 0,
         "waiters": [], "forced": null, "trouble": null,
     });
-    assert_eq!(place.json(&["show", "--json", "x"]), free);
+    assert_eq!(fixture.json(&["show", "--json", "x"]), free);
     let note = ["run", "--note", "migration 7", "--lease", "20s", "x", "--", "sh", "-c", WAITS];
-    let holder = Holder::start(place, &note);
+    let holder = Holder::start(fixture, &note);
     let mut waiting =
-        place.tenure(&["run", "--note", "me too", "x", "--", "true"]).spawn().unwrap();
-    place.until_waiting("x", 1);
+        fixture.tenure(&["run", "--note", "me too", "x", "--", "true"]).spawn().unwrap();
+    fixture.until_waiting("x", 1);
 
-    let lock = place.json(&["show", "--json", "x"]);
+    let lock = fixture.json(&["show", "--json", "x"]);
     assert_eq!((&lock["kind"], &lock["limit"]), (&"mutex".into(), &1.into()));
     assert_eq!(lock["holding"], 1);
     let held = &lock["holders"][0];
@@ -68,7 +68,7 @@ fn a_lock_is_shown(place: &Place) {
     assert_eq!((&waiter["about"]["note"], &waiter["permits"]), (&"me too".into(), &1.into()));
     assert_eq!(waiter["about"]["pid"], waiting.id());
 
-    let shown = place.said(&["show", "x"]);
+    let shown = fixture.said(&["show", "x"]);
     let lines: Vec<_> = shown.lines().collect();
     assert_eq!(lines[0], "x: mutex");
     assert!(lines[1].starts_with("  held by sh[") && lines[1].ends_with("(migration 7)"));
@@ -85,17 +85,17 @@ fn a_lock_is_shown(place: &Place) {
 pub(crate) const ZONE: &str = "EST5";
 
 /// R29: changes are told as they come.
-fn changes_are_followed(place: &Place) {
+fn changes_are_followed(fixture: &Fixture) {
     let watch = |form: &[&str]| {
         let arguments = [&["watch", "--interval", "20ms"], form, &["jobs/"]].concat();
-        let mut command = place.tenure(&arguments);
+        let mut command = fixture.tenure(&arguments);
         let mut child = command.env("TZ", ZONE).stdout(Stdio::piped()).spawn().unwrap();
         let lines = Lines(BufReader::new(child.stdout.take().unwrap()));
         (child, lines)
     };
     let (mut people, mut sentences) = watch(&[]);
     let (mut programs, mut objects) = watch(&["--json"]);
-    let handle = place.said(&["acquire", "--note", "run 7", "jobs/a"]);
+    let handle = fixture.said(&["acquire", "--note", "run 7", "jobs/a"]);
     let line = sentences.after_time();
     assert!(line.starts_with("jobs/a: held by ") && line.contains("(run 7)"), "{line}");
     assert!(line.ends_with("; 0 waiting\n"), "{line}");
@@ -103,8 +103,8 @@ fn changes_are_followed(place: &Place) {
     assert_eq!((&object["name"], &object["kind"]), (&"jobs/a".into(), &"mutex".into()));
     assert_eq!(object["holders"][0]["about"]["note"], "run 7");
 
-    place.said(&["acquire", "other"]);
-    place.said(&["release", handle.trim()]);
+    fixture.said(&["acquire", "other"]);
+    fixture.said(&["release", handle.trim()]);
     assert_eq!(sentences.after_time(), "jobs/a: free\n");
     let mut object: Value = serde_json::from_str(&objects.next()).unwrap();
     let at = object.as_object_mut().unwrap().remove("at_ms").unwrap();
@@ -120,19 +120,19 @@ fn changes_are_followed(place: &Place) {
 /// A server that was restarted is followed on.
 #[test]
 fn a_store_that_comes_back_is_followed_on() {
-    let mut place = Place::redis();
-    let mut command = place.tenure(&["watch", "--interval", "20ms"]);
+    let mut fixture = Fixture::redis();
+    let mut command = fixture.tenure(&["watch", "--interval", "20ms"]);
     let mut child =
         command.env("TZ", ZONE).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = Lines(BufReader::new(child.stdout.take().unwrap()));
     let mut talk = BufReader::new(child.stderr.take().unwrap());
-    place.said(&["acquire", "x"]);
+    fixture.said(&["acquire", "x"]);
     assert!(lines.after_time().starts_with("x: held by "));
-    place.server().kill();
+    fixture.server().kill();
     let mut told = String::new();
     talk.read_line(&mut told).unwrap();
     assert!(told.starts_with("tenure: "), "{told}");
-    place.server().restart();
+    fixture.server().restart();
     assert_eq!(lines.after_time(), "x: free\n");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -161,7 +161,7 @@ impl Lines {
 
 /// Names and notes of others are hostile text: they must not move the cursor, forge a line, or turn
 /// text around.
-fn hostile_names_do_nothing_to_a_terminal(place: &Place) {
+fn hostile_names_do_nothing_to_a_terminal(fixture: &Fixture) {
     let name = "x\u{1b}[2J\u{202e}\u{2066}\u{61c}\ny";
     let note = "a\r\u{7}\u{9b}\u{200b}b\u{2028}";
     let is_tame = |c: char| c == '\n' || c.is_ascii_graphic() || c == ' ';
@@ -169,43 +169,43 @@ fn hostile_names_do_nothing_to_a_terminal(place: &Place) {
         assert!(told.chars().all(is_tame), "{told:?}");
         assert!(told.contains(r"x\u{1b}[2J\u{202e}\u{2066}\u{61c}"), "{told:?}");
     };
-    let handle = place.said(&["acquire", "--note", note, name]);
-    tame(&place.said(&["ls"]));
-    tame(&place.said(&["show", name]));
-    let list = place.json(&["ls", "--json"]);
+    let handle = fixture.said(&["acquire", "--note", note, name]);
+    tame(&fixture.said(&["ls"]));
+    tame(&fixture.said(&["show", name]));
+    let list = fixture.json(&["ls", "--json"]);
     assert_eq!(list["locks"][0]["name"], name, "programs get it as it is");
     assert_eq!(list["locks"][0]["holders"][0]["about"]["note"], note);
-    let mut watching = place.tenure(&["watch"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut watching = fixture.tenure(&["watch"]).stdout(Stdio::piped()).spawn().unwrap();
     tame(&Lines(BufReader::new(watching.stdout.take().unwrap())).next());
     watching.kill().unwrap();
     watching.wait().unwrap();
 
-    tame(&place.refused(75, &["run", "-n", name, "--", "true"]));
-    tame(&place.refused(75, &["run", "-w", "20ms", name, "--", "true"]));
-    tame(&place.refused(75, &["acquire", "-n", name]));
-    tame(&place.refused(64, &["run", "-s", "-n", name, "--", "true"]));
-    place.said(&["release", handle.trim()]);
-    tame(&place.refused(76, &["release", handle.trim()]));
-    tame(&place.refused(76, &["renew", handle.trim()]));
-    tame(&place.refused(75, &["release", "--force", name, "--reason", "r", "--yes"]));
-    tame(&place.refused(0, &["run", "-v", name, "--", "true"]));
-    tame(&place.refused(127, &["run", "y", "--", name]));
+    tame(&fixture.refused(75, &["run", "-n", name, "--", "true"]));
+    tame(&fixture.refused(75, &["run", "-w", "20ms", name, "--", "true"]));
+    tame(&fixture.refused(75, &["acquire", "-n", name]));
+    tame(&fixture.refused(64, &["run", "-s", "-n", name, "--", "true"]));
+    fixture.said(&["release", handle.trim()]);
+    tame(&fixture.refused(76, &["release", handle.trim()]));
+    tame(&fixture.refused(76, &["renew", handle.trim()]));
+    tame(&fixture.refused(75, &["release", "--force", name, "--reason", "r", "--yes"]));
+    tame(&fixture.refused(0, &["run", "-v", name, "--", "true"]));
+    tame(&fixture.refused(127, &["run", "y", "--", name]));
 
-    let mut holder = Holder::start(place, &["run", name, "--", "sh", "-c", WAITS]);
-    place.said(&["release", "--force", name, "--reason", name, "--yes"]);
+    let mut holder = Holder::start(fixture, &["run", name, "--", "sh", "-c", WAITS]);
+    fixture.said(&["release", "--force", name, "--reason", name, "--yes"]);
     tame(&holder.sentence());
     assert_eq!(holder.end(), (76, String::new()));
-    tame(&place.said(&["show", name]));
+    tame(&fixture.said(&["show", name]));
 }
 
 /// A record of the store is spoilt: the list, the others and the watch go on, and the lock is named.
 #[test]
 fn a_lock_that_cannot_be_read_hides_no_other() {
-    let place = Place::local();
+    let fixture = Fixture::local();
     for name in ["a", "bad", "c"] {
-        place.said(&["acquire", name]);
+        fixture.said(&["acquire", name]);
     }
-    let data = format!("{}/data.mdb", place.url.strip_prefix("local://").unwrap());
+    let data = format!("{}/data.mdb", fixture.url.strip_prefix("local://").unwrap());
     let mut bytes = fs::read(&data).unwrap();
     // Behind the key comes the record, and first in it its version.
     let records =
@@ -214,7 +214,7 @@ fn a_lock_that_cannot_be_read_hides_no_other() {
     records.into_iter().for_each(|at| bytes[at] = 255);
     fs::write(&data, bytes).unwrap();
 
-    let output = place.output(&["ls"]);
+    let output = fixture.output(&["ls"]);
     let (list, told) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     let begins: Vec<_> =
@@ -222,15 +222,15 @@ fn a_lock_that_cannot_be_read_hides_no_other() {
     assert_eq!(begins, ["a", "bad", "c"], "{list}");
     assert!(list.contains("unreadable"), "{list}");
     assert!(told.starts_with("tenure: `bad` cannot be read: the record of `bad` in "), "{told}");
-    let output = place.output(&["ls", "--json"]);
+    let output = fixture.output(&["ls", "--json"]);
     let locks = serde_json::from_slice::<Value>(&output.stdout).unwrap()["locks"].take();
     assert!(locks[1]["trouble"].as_str().unwrap().contains("`bad`"), "{locks}");
     assert_eq!((&locks[0]["trouble"], &locks[1]["kind"]), (&Value::Null, &Value::Null));
-    let told = place.refused(69, &["show", "bad"]);
+    let told = fixture.refused(69, &["show", "bad"]);
     assert!(told.contains("the record of `bad`"), "{told}");
-    assert!(place.said(&["show", "c"]).contains("c: mutex"));
+    assert!(fixture.said(&["show", "c"]).contains("c: mutex"));
 
-    let mut watch = place.tenure(&["watch"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut watch = fixture.tenure(&["watch"]).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     let lines: Vec<_> = lines.take(3).map(Result::unwrap).collect();
     watch.kill().unwrap();

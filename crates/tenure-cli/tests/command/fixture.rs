@@ -13,10 +13,10 @@ use tenure_testkit::Server;
 macro_rules! on_every_store {
     ($($case:ident),+ $(,)?) => {
         mod local {
-            $(#[test] fn $case() { super::$case(&crate::place::Place::local()); })+
+            $(#[test] fn $case() { super::$case(&crate::fixture::Fixture::local()); })+
         }
         mod redis {
-            $(#[test] fn $case() { super::$case(&crate::place::Place::redis()); })+
+            $(#[test] fn $case() { super::$case(&crate::fixture::Fixture::redis()); })+
         }
     };
 }
@@ -25,7 +25,7 @@ macro_rules! on_every_store {
 pub(crate) const WAITS: &str = "echo held; exec sleep 60";
 
 /// A store of the test's own.
-pub(crate) struct Place {
+pub(crate) struct Fixture {
     pub(crate) url: String,
     store: Store,
 }
@@ -35,7 +35,7 @@ enum Store {
     Server(Server),
 }
 
-impl Place {
+impl Fixture {
     pub(crate) fn local() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("local://{}/store", folder.path().display());
@@ -131,8 +131,8 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    pub(crate) fn start(place: &Place, arguments: &[&str]) -> Self {
-        Self::begin(&mut place.tenure(arguments))
+    pub(crate) fn start(fixture: &Fixture, arguments: &[&str]) -> Self {
+        Self::begin(&mut fixture.tenure(arguments))
     }
 
     pub(crate) fn begin(command: &mut Command) -> Self {

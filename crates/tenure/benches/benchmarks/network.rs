@@ -47,14 +47,14 @@ fn pair_of(callers: usize) -> Vec<f64> {
         let rate = ours.pairs_per_second();
         let pair = ours.p50();
         let trip = (before + round_trip(&mut plain)) / 2.0;
-        let figure = pair / trip / 2.0;
-        talk(&format!("pair {pair:.0} µs, trip {trip:.0} µs: {figure:.3}; {rate:.0} pairs/s"));
+        let benchmark = pair / trip / 2.0;
+        talk(&format!("pair {pair:.0} µs, trip {trip:.0} µs: {benchmark:.3}; {rate:.0} pairs/s"));
         if is_listened_to() {
             let rslock = Round::of(&runtime, clients.rslock(callers)).p50() / trip / 2.0;
             let rlock = Round::of(&runtime, clients.rlock(callers)).p50() / trip / 2.0;
             talk(&format!("rslock {rslock:.3}, rlock {rlock:.3}"));
         }
-        figure
+        benchmark
     };
     round();
     (0..5).map(|_| round()).collect()

@@ -15,7 +15,7 @@ use rustix::process::{
 use crate::processes::{Identity, Process, Processes};
 
 /// The command and all that it has started.
-pub(crate) struct Family {
+pub(crate) struct ProcessTree {
     /// The command, and the process group that it leads. It is not waited for while this is in use, so
     /// that its number stays its own.
     pub(crate) group: Pid,
@@ -51,7 +51,7 @@ pub(crate) fn forget_orphans(kept: &[Pid]) {
     }
 }
 
-impl Family {
+impl ProcessTree {
     /// The family of the command with this number.
     pub(crate) fn of(command: Pid, guardian: Option<Pid>, strangers: HashSet<Identity>) -> Self {
         Self { group: command, guardian, strangers }
@@ -71,14 +71,15 @@ impl Family {
             is_guardian(one) || (one.parent == own && self.strangers.contains(&one.identity()))
         };
         // A parent stands in the list before its children.
-        let (mut family, mut met) = (vec![root], 0);
-        while met < family.len() {
-            let children = all.iter().filter(|one| one.parent == family[met] && !is_stranger(one));
+        let (mut process_tree, mut met) = (vec![root], 0);
+        while met < process_tree.len() {
+            let children =
+                all.iter().filter(|one| one.parent == process_tree[met] && !is_stranger(one));
             let children: Vec<_> = children.map(|one| one.number).collect();
-            family.extend(children);
+            process_tree.extend(children);
             met += 1;
         }
-        let members: HashSet<_> = family.into_iter().skip(1).collect();
+        let members: HashSet<_> = process_tree.into_iter().skip(1).collect();
         let is_living = |one: &Process| members.contains(&one.number) && !one.has_ended;
         Some(all.into_iter().filter(is_living).collect())
     }

@@ -7,18 +7,18 @@ use clap::Args;
 use tenure::{Error, Guard, Lock, Owner, Tenure, Wait};
 
 use crate::exit::Exit;
+use crate::format::{holders, in_sentence};
+use crate::output::say;
 use crate::patience::Patience;
 use crate::time::{period, time};
-use crate::voice::say;
 use crate::waiting;
-use crate::words::{holders, in_sentence};
 
 /// How long to look who has a lock, for somebody who has waited long enough.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// How a lock is taken, for all commands that take one.
 #[derive(Args)]
-pub(crate) struct Wish {
+pub(crate) struct LockArgs {
     /// Share it with others that use -s: they read, and those with -x write
     #[arg(short, long, conflicts_with_all = ["exclusive", "limit"])]
     shared: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Wish {
     note: Option<String>,
 }
 
-impl Wish {
+impl LockArgs {
     /// How long to try to reach the store, from now on.
     pub(crate) fn patience(&self, is_verbose: bool) -> Patience {
         let time = if self.nonblock { Some(Duration::ZERO) } else { self.wait };

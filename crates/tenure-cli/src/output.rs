@@ -15,8 +15,8 @@ use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 
 use crate::exit::Exit;
+use crate::format::plain;
 use crate::terminal;
-use crate::words::plain;
 
 /// How data is printed.
 #[derive(Args)]
@@ -116,7 +116,7 @@ fn speaker() -> Option<mpsc::Sender<Talk>> {
             }
         }
     };
-    std::thread::Builder::new().name("tenure-voice".into()).spawn(speak).ok()?;
+    std::thread::Builder::new().name("tenure-output".into()).spawn(speak).ok()?;
     Some(speaker)
 }
 

@@ -8,10 +8,10 @@ use serde_json::json;
 use tenure::{Kind, LockInfo};
 
 use crate::exit::Exit;
+use crate::format::{self, ago, for_people, holds, plain, who};
+use crate::output::{Form, columns, say};
 use crate::store::Store;
 use crate::table;
-use crate::voice::{Form, columns, say};
-use crate::words::{self, ago, for_people, holds, plain, who};
 
 /// List the locks that are held or wanted
 #[derive(Args)]
@@ -45,7 +45,7 @@ pub(crate) async fn list(arguments: List) -> Result<(), ExitCode> {
     let mut locks = listed.map_err(|error| Exit::told(&error))?;
     let more = locks.len() > arguments.limit;
     locks.truncate(arguments.limit);
-    let list = || locks.iter().map(words::lock).collect::<Vec<_>>();
+    let list = || locks.iter().map(format::lock).collect::<Vec<_>>();
     let objects = || json!({ "locks": list(), "more": more });
     arguments.form.print(|| format!("{}\n", table::table(&locks, columns())), objects)?;
     for (lock, trouble) in locks.iter().filter_map(|lock| Some((lock, lock.trouble.as_ref()?))) {
@@ -61,13 +61,13 @@ pub(crate) async fn show(arguments: Show) -> Result<(), ExitCode> {
     let tenure = arguments.store.connect().await?;
     let shown = tenure.lock(arguments.name.as_str()).inspect().await;
     let lock = shown.map_err(|error| Exit::told(&error))?;
-    arguments.form.print(|| Portrait(&lock).to_string(), || words::lock(&lock))
+    arguments.form.print(|| LockView(&lock).to_string(), || format::lock(&lock))
 }
 
 /// A lock, on several lines for people.
-struct Portrait<'a>(&'a LockInfo);
+struct LockView<'a>(&'a LockInfo);
 
-impl Display for Portrait<'_> {
+impl Display for LockView<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let lock = self.0;
         let name = plain(lock.name.as_str());

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// One figure.
-pub(crate) struct Figure {
+pub(crate) struct Benchmark {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) goal: Goal,
@@ -39,30 +39,30 @@ impl fmt::Display for Goal {
 
 /// A figure that was measured.
 pub(crate) struct Report<'a> {
-    figure: &'a Figure,
+    benchmark: &'a Benchmark,
     value: f64,
     /// The lowest to the highest, as a part of the median.
     spread: f64,
 }
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(figure: &'a Figure, mut values: Vec<f64>) -> Self {
+    pub(crate) fn new(benchmark: &'a Benchmark, mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let median = values.get(values.len() / 2).copied().unwrap_or(f64::NAN);
         let spread = match (values.first(), values.last()) {
             (Some(low), Some(high)) => (high - low) / median,
             _ => f64::NAN,
         };
-        Self { figure, value: median, spread }
+        Self { benchmark, value: median, spread }
     }
 
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::json!({
-            "name": self.figure.name,
+            "name": self.benchmark.name,
             "value": self.value,
-            "unit": self.figure.unit,
-            "goal": self.figure.goal.to_string(),
-            "holds": self.figure.goal.holds(self.value),
+            "unit": self.benchmark.unit,
+            "goal": self.benchmark.goal.to_string(),
+            "holds": self.benchmark.goal.holds(self.value),
             "spread": self.spread,
         })
     }
@@ -70,7 +70,7 @@ impl<'a> Report<'a> {
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Figure { name, unit, goal, .. } = self.figure;
+        let Benchmark { name, unit, goal, .. } = self.benchmark;
         let verdict = if goal.holds(self.value) { "holds" } else { "short" };
         let value = self.value;
         let digits = if value < 100.0 { 3 } else { 0 };
