@@ -3,6 +3,7 @@
 //! - [`Server`] is a Redis or Valkey server of the test's own, in a folder of its own; [`Builder`] sets
 //!   it up, [`Flavor`] chooses the kind, [`Version`] says which one it is, [`Tls`] encrypts. A missing one
 //!   fails the test: a suite that skips is green for the wrong reason.
+//! - [`Sentinels`] are a master, its replicas, and the Sentinels that watch them.
 //! - [`Clock`] is the calendar of a server, set forward or back while it runs.
 //! - [`Proxy`] stands between a client and a server, and loses, delays or holds what passes.
 //! - [`Distance`] stands there, too, and only makes the way longer, for all that passes.
@@ -21,6 +22,7 @@ mod flavor;
 mod guardian;
 mod port;
 mod program;
+mod sentinels;
 mod server;
 mod stream;
 mod tls;
@@ -32,6 +34,7 @@ pub use clock::Clock;
 pub use distance::Distance;
 pub use flavor::Flavor;
 pub use proxy::Proxy;
+pub use sentinels::Sentinels;
 pub use server::Server;
 pub use tls::Tls;
 pub use version::Version;

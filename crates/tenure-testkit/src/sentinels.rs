@@ -1,0 +1,232 @@
+//! A master, its replicas, and three Sentinels that watch them.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::flavor::Flavor;
+use crate::guardian::Guardian;
+use crate::resp::{Connection, Reply};
+use crate::server::Server;
+use crate::{port, program, wait};
+
+/// How long they may take to know one another: usually two seconds.
+const START_BOUND: Duration = Duration::from_secs(30);
+
+/// How many Sentinels there are, and how many must agree that a master is down.
+const SENTINELS: usize = 3;
+const QUORUM: usize = 2;
+
+/// A master, its replicas, and three Sentinels.
+#[derive(Debug)]
+#[must_use = "all of them stop when this is dropped"]
+pub struct Sentinels {
+    /// The servers. The first one is the master at the start.
+    pub servers: Vec<Server>,
+    sentinels: Vec<Sentinel>,
+}
+
+impl Sentinels {
+    /// The name under which the master is watched.
+    pub const MASTER: &str = "main";
+
+    /// Starts them, and waits until every Sentinel knows the others and the replicas.
+    ///
+    /// # Panics
+    ///
+    /// If one does not start; the message says why.
+    pub fn start(flavor: Flavor, replicas: usize) -> Self {
+        let servers: Vec<_> = (0..=replicas).map(|_| server(flavor)).collect();
+        let master = servers[0].port().expect("it is on a port");
+        for replica in &servers[1..] {
+            let mut connection = replica.connect().expect("a connection");
+            connection.command(&["REPLICAOF", "127.0.0.1", &master.to_string()]).expect("a reply");
+        }
+        for replica in &servers[1..] {
+            until("a replica follows its master", || {
+                let info =
+                    replica.connect().ok()?.command(&["INFO", "replication"]).ok()?.text()?;
+                info.contains("master_link_status:up").then_some(())
+            });
+        }
+        let sentinels: Vec<_> = (0..SENTINELS).map(|_| Sentinel::start(flavor, master)).collect();
+        let group = Self { servers, sentinels };
+        for sentinel in &group.sentinels {
+            until("the Sentinels know one another", || sentinel.knows(replicas).then_some(()));
+        }
+        group
+    }
+
+    /// The URL of the group.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let hosts: Vec<_> =
+            self.sentinels.iter().map(|it| format!("127.0.0.1:{}", it.port)).collect();
+        format!("redis+sentinel://{}/{}", hosts.join(","), Self::MASTER)
+    }
+
+    /// The URL with one Sentinel alone.
+    #[must_use]
+    pub fn url_of_one(&self) -> String {
+        format!("redis+sentinel://127.0.0.1:{}/{}", self.sentinels[0].port, Self::MASTER)
+    }
+
+    /// The port of the master, if a majority of the Sentinels names one.
+    #[must_use]
+    pub fn master_port(&self) -> Option<u16> {
+        let named: Vec<_> = self.sentinels.iter().filter_map(Sentinel::master_port).collect();
+        let count = |port| named.iter().filter(|it| **it == port).count();
+        named.iter().copied().find(|port| count(*port) > SENTINELS / 2)
+    }
+
+    /// The server that a majority of the Sentinels names.
+    #[must_use]
+    pub fn master(&self) -> Option<&Server> {
+        let port = self.master_port()?;
+        self.servers.iter().find(|server| server.port() == Some(port))
+    }
+
+    /// Asks one Sentinel for a failover, and waits until a majority names another master.
+    ///
+    /// # Panics
+    ///
+    /// If none is promoted.
+    pub fn fail_over(&self) {
+        let before = self.master_port();
+        until("a failover begins", || {
+            let mut connection = self.sentinels[0].connect()?;
+            let reply = connection.command(&["SENTINEL", "FAILOVER", Self::MASTER]).ok()?;
+            (!matches!(reply, Reply::Error(_))).then_some(())
+        });
+        self.await_master_other_than(before);
+    }
+
+    /// Waits until a majority names a master on another port.
+    ///
+    /// # Panics
+    ///
+    /// If none is promoted.
+    pub fn await_master_other_than(&self, before: Option<u16>) {
+        until("another server is the master", || {
+            self.master_port().filter(|port| Some(*port) != before)
+        });
+    }
+
+    /// Kills a Sentinel, as a crash would.
+    pub fn kill_sentinel(&mut self, number: usize) {
+        self.sentinels[number].kill();
+    }
+
+    /// Starts a Sentinel again that was killed.
+    pub fn restart_sentinel(&mut self, number: usize) {
+        self.sentinels[number].spawn();
+    }
+
+    /// Stops a server's process where it stands (SIGSTOP), or lets it go on (SIGCONT).
+    ///
+    /// # Panics
+    ///
+    /// If it does not run.
+    pub fn pause(&self, number: usize, is_paused: bool) {
+        let pid = i32::try_from(self.servers[number].pid()).ok().and_then(Pid::from_raw);
+        let signal = if is_paused { Signal::STOP } else { Signal::CONT };
+        kill_process(pid.expect("a process id"), signal).expect("our own process");
+    }
+}
+
+fn server(flavor: Flavor) -> Server {
+    // A replica is served at once; usually a master waits for others to come.
+    Server::builder().flavor(flavor).arg("--repl-diskless-sync-delay", "0").on_port().start()
+}
+
+fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
+    wait::until(START_BOUND, ask).unwrap_or_else(|| panic!("{what}: not within {START_BOUND:?}"))
+}
+
+/// One Sentinel.
+#[derive(Debug)]
+struct Sentinel {
+    program: PathBuf,
+    port: u16,
+    child: Option<Child>,
+    guardian: Guardian,
+    folder: TempDir,
+}
+
+impl Sentinel {
+    fn start(flavor: Flavor, master: u16) -> Self {
+        let program = program::find(Some(flavor)).unwrap_or_else(|missing| panic!("{missing}"));
+        let folder = tempfile::Builder::new().prefix("tenure-").tempdir();
+        let folder = folder.expect("a test can create a folder in the temporary folder");
+        let (port, name) = (port::free(), Sentinels::MASTER);
+        let settings = format!(
+            "port {port}\nbind 127.0.0.1\nprotected-mode no\ndir {}\n\
+             sentinel monitor {name} 127.0.0.1 {master} {QUORUM}\n\
+             sentinel down-after-milliseconds {name} 500\n\
+             sentinel failover-timeout {name} 3000\n",
+            folder.path().display(),
+        );
+        fs::write(folder.path().join("sentinel.conf"), settings).expect("a file");
+        let guardian = Guardian::of(folder.path());
+        let mut sentinel = Self { program, port, child: None, guardian, folder };
+        sentinel.spawn();
+        sentinel
+    }
+
+    fn spawn(&mut self) {
+        let log = self.folder.path().join("sentinel.log");
+        let log = File::options().create(true).append(true).open(log).expect("a log");
+        let mut command = Command::new(&self.program);
+        command.arg(self.folder.path().join("sentinel.conf")).arg("--sentinel");
+        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file")).stderr(log);
+        let child = command.spawn().expect("a Sentinel");
+        self.guardian.watch(child.id());
+        self.child = Some(child);
+        until("a Sentinel answers", || self.connect()?.command(&["PING"]).ok());
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            self.guardian.forget();
+            let _ = child.wait();
+        }
+    }
+
+    fn connect(&self) -> Option<Connection> {
+        Connection::tcp(([127, 0, 0, 1], self.port).into()).ok()
+    }
+
+    fn ask(&self, what: &str) -> Option<Reply> {
+        self.connect()?.command(&["SENTINEL", what, Sentinels::MASTER]).ok()
+    }
+
+    fn master_port(&self) -> Option<u16> {
+        match self.ask("GET-MASTER-ADDR-BY-NAME")? {
+            Reply::Array(Some(words)) => words.get(1)?.text()?.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether it knows the others, and so many replicas.
+    fn knows(&self, replicas: usize) -> bool {
+        let Some(Reply::Array(Some(words))) = self.ask("MASTER") else { return false };
+        let words: Vec<_> = words.iter().filter_map(Reply::text).collect();
+        let number = |field: &str| {
+            let at = words.iter().position(|word| *word == field)?;
+            words.get(at + 1)?.parse::<usize>().ok()
+        };
+        number("num-other-sentinels") == Some(SENTINELS - 1)
+            && number("num-slaves") == Some(replicas)
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
