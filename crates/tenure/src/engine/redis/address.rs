@@ -5,20 +5,53 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use percent_encoding::percent_decode_str;
 use rustls::pki_types::ServerName;
 use url::Url;
 
 use super::resp::Command;
+use super::sentinel::Sentinels;
+use super::sentinel_url;
 use super::tls::Trust;
-use crate::error::Invalid;
+use crate::error::{Invalid, StoreError};
 
 /// Where a server is, and as whom to speak to it.
 #[derive(Clone)]
 pub(super) struct Address {
-    pub(super) place: Endpoint,
-    login: Login,
+    pub(super) master: Master,
+    pub(super) login: Login,
+}
+
+/// Which server takes the locks.
+#[derive(Clone)]
+pub(super) enum Master {
+    At(Endpoint),
+    /// The one that Sentinels name.
+    Named(Arc<Sentinels>),
+}
+
+impl Master {
+    /// Where it is now.
+    ///
+    /// # Errors
+    /// When the Sentinels do not name it.
+    pub(super) async fn locate(&self) -> Result<Endpoint, StoreError> {
+        match self {
+            Self::At(endpoint) => Ok(endpoint.clone()),
+            Self::Named(sentinels) => sentinels.locate().await,
+        }
+    }
+}
+
+impl fmt::Display for Master {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(endpoint) => endpoint.fmt(f),
+            Self::Named(sentinels) => sentinels.fmt(f),
+        }
+    }
 }
 
 /// Where a server listens.
@@ -36,15 +69,16 @@ pub(super) enum Endpoint {
 }
 
 #[derive(Clone, Default)]
-struct Login {
-    user: Option<String>,
-    password: Option<String>,
-    database: u32,
+pub(super) struct Login {
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) database: u32,
 }
 
 /// The forms of a URL, for the sentence that refuses another.
 const FORMS: &str = "redis://[user:password@]host[:port][/database], valkey://…, \
                      rediss://…[?ca=FILE&cert=FILE&key=FILE] or valkeys://… for TLS, \
+                     redis+sentinel://[user:password@]s1,s2,s3/master[/database], \
                      unix:///path/to/socket[?db=…&user=…&pass=…]; \
                      and without a server local:, local:///folder or memory:";
 
@@ -59,7 +93,7 @@ impl Address {
             "redis" | "valkey" => parse_plain,
             "rediss" | "valkeys" => parse_tls,
             "unix" | "redis+unix" | "valkey+unix" => parse_unix,
-            _ if scheme.contains("sentinel") => return Err(refuse("Sentinel is not spoken yet")),
+            _ if sentinel_url::is_scheme(scheme) => return sentinel_url::parse(url),
             _ if scheme.contains("cluster") => return Err(refuse("Cluster is not spoken yet")),
             _ => return Err(refuse("its scheme is unknown")),
         };
@@ -72,25 +106,31 @@ impl Address {
 
     /// What is to be said first on a connection.
     pub(super) fn greeting(&self) -> Vec<Command> {
-        let Login { user, password, database } = &self.login;
-        let mut commands = Vec::new();
-        // A user without a password is a user all the same, and not the default one.
-        if user.is_some() || password.is_some() {
-            let mut command = Command::new("AUTH");
-            user.iter().for_each(|user| command.push(user));
-            commands.push(command.arg(password.as_deref().unwrap_or("")));
-        }
-        if *database != 0 {
-            commands.push(Command::new("SELECT").arg(database.to_string()));
-        }
-        commands
+        greeting(&self.login)
     }
+}
+
+/// What is to be said first on a connection, to log in.
+pub(super) fn greeting(Login { user, password, database }: &Login) -> Vec<Command> {
+    let mut commands = Vec::new();
+    // A user without a password is a user all the same, and not the default one.
+    if user.is_some() || password.is_some() {
+        let mut command = Command::new("AUTH");
+        user.iter().for_each(|user| command.push(user));
+        commands.push(command.arg(password.as_deref().unwrap_or("")));
+    }
+    if *database != 0 {
+        commands.push(Command::new("SELECT").arg(database.to_string()));
+    }
+    commands
 }
 
 fn parse_plain(url: &Url) -> Result<Address, Invalid> {
     let (host, port) = parse_host(url)?;
     match url.query_pairs().next() {
-        None => Ok(Address { place: Endpoint::Tcp(host, port), login: parse_login(url)? }),
+        None => {
+            Ok(Address { master: Master::At(Endpoint::Tcp(host, port)), login: parse_login(url)? })
+        }
         Some((key, _)) if matches!(&*key, "ca" | "cert" | "key") => {
             Err(refuse("ca, cert and key are for TLS, which rediss:// speaks"))
         }
@@ -102,25 +142,39 @@ fn parse_tls(url: &Url) -> Result<Address, Invalid> {
     let (host, port) = parse_host(url)?;
     let name = ServerName::try_from(host.clone());
     let name = name.map_err(|_| refuse("no certificate can be for a host of that name"))?;
+    let files: Vec<_> = url.query_pairs().map(|(key, file)| (key.into(), file.into())).collect();
+    let trust = parse_trust(true, &files)?.unwrap_or_default();
+    let endpoint = Endpoint::Tls { host, port, name, trust };
+    Ok(Address { master: Master::At(endpoint), login: parse_login(url)? })
+}
+
+/// What the parameters of a URL say about TLS, if it is spoken.
+pub(super) fn parse_trust(
+    is_tls: bool,
+    files: &[(String, String)],
+) -> Result<Option<Trust>, Invalid> {
     let (mut ca, mut cert, mut key) = (None, None, None);
-    for (parameter, file) in url.query_pairs() {
+    for (parameter, file) in files {
         // A variable of a script that was not set, for example.
         if file.is_empty() {
             return Err(refuse("a parameter of it names no file"));
         }
-        let file = Some(PathBuf::from(&*file));
-        match &*parameter {
+        let file = Some(PathBuf::from(file));
+        match parameter.as_str() {
+            "ca" | "cert" | "key" if !is_tls => {
+                return Err(refuse("ca, cert and key are for TLS, which rediss:// speaks"));
+            }
             "ca" => ca = file,
             "cert" => cert = file,
             "key" => key = file,
-            _ => return Err(refuse("it asks for something other than ca, cert and key")),
+            _ => return Err(refuse("it asks for something that is not known")),
         }
     }
     let trust = Trust::new(ca, cert, key).map_err(|invalid| refuse(&invalid.to_string()))?;
-    Ok(Address { place: Endpoint::Tls { host, port, name, trust }, login: parse_login(url)? })
+    Ok(is_tls.then_some(trust))
 }
 
-fn parse_host(url: &Url) -> Result<(String, u16), Invalid> {
+pub(super) fn parse_host(url: &Url) -> Result<(String, u16), Invalid> {
     let host = url.host_str().filter(|host| !host.is_empty());
     let host = host.ok_or_else(|| refuse("it names no host"))?;
     // An IPv6 address stands in brackets there, and without them when it is looked up.
@@ -150,19 +204,19 @@ fn parse_unix(url: &Url) -> Result<Address, Invalid> {
             _ => return Err(refuse("it asks for something other than db, user and pass")),
         }
     }
-    Ok(Address { place: Endpoint::Unix(path.into()), login })
+    Ok(Address { master: Master::At(Endpoint::Unix(path.into())), login })
 }
 
-fn parse_database(text: &str) -> Result<u32, Invalid> {
+pub(super) fn parse_database(text: &str) -> Result<u32, Invalid> {
     text.parse().map_err(|_| refuse("its database is no number"))
 }
 
-fn decode(text: &str) -> Result<String, Invalid> {
+pub(super) fn decode(text: &str) -> Result<String, Invalid> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded.map(Into::into).map_err(|_| refuse("it is not UTF-8"))
 }
 
-fn refuse(why: &str) -> Invalid {
+pub(super) fn refuse(why: &str) -> Invalid {
     Invalid::new(format!("this URL of a store cannot be used: {why}; write {FORMS}"))
 }
 
@@ -177,7 +231,7 @@ impl fmt::Display for Endpoint {
 
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Address").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("Address").field("master", &self.master.to_string()).finish_non_exhaustive()
     }
 }
 
@@ -185,9 +239,15 @@ impl fmt::Debug for Address {
 mod tests {
     use super::*;
 
+    fn place(url: &str) -> Endpoint {
+        match Address::parse(url).unwrap().master {
+            Master::At(endpoint) => endpoint,
+            Master::Named(sentinels) => panic!("{sentinels}"),
+        }
+    }
+
     #[test]
     fn the_forms_that_people_use_are_understood() {
-        let place = |url| Address::parse(url).unwrap().place;
         assert_eq!(place("redis://127.0.0.1"), Endpoint::Tcp("127.0.0.1".into(), 6379));
         assert_eq!(place("redis://[::1]:7000"), Endpoint::Tcp("::1".into(), 7000));
         assert_eq!(place("valkey://host:7000/2"), Endpoint::Tcp("host".into(), 7000));
@@ -197,7 +257,6 @@ mod tests {
 
     #[test]
     fn tls_is_spoken_with_whom_the_url_says() {
-        let place = |url| Address::parse(url).unwrap().place;
         let file = |name: &str| Some(PathBuf::from(name));
         let Endpoint::Tls { host, port, name, trust } = place("rediss://ann:word@host/2") else {
             panic!("without TLS")
@@ -247,7 +306,6 @@ mod tests {
             "rediss://ann:secret@no%20name",
             "unix://",
             "unix:///r.sock?password=secret",
-            "redis+sentinel://ann:secret@h1,h2/service",
             "redis+cluster://ann:secret@h1,h2",
         ] {
             let refused = Address::parse(url).unwrap_err().to_string();

@@ -5,6 +5,7 @@
 //! once.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
-use super::address::Address;
+use super::address::{Address, Endpoint};
 use super::errors::{of_greeting, of_server};
 use super::pace::{Outage, Pace};
 use super::resp::{Command, Reply};
@@ -28,7 +29,7 @@ use crate::sync::lock;
 pub(super) struct Link {
     pub(super) address: Address,
     pub(super) monitor: LinkMonitor,
-    pace: Arc<Pace>,
+    pub(super) pace: Arc<Pace>,
     state: Mutex<State>,
     changed: Notify,
     /// It is up, and not for the first time.
@@ -81,27 +82,34 @@ impl Link {
         let link = &keeper.0;
         let mut outage = Outage::default();
         loop {
-            let ended = match stream::open(&link.address.place).await {
-                Ok(stream) => {
-                    let wire = Wire::new(stream, link.trip.clone());
-                    link.serve(Arc::new(wire), &mut outage).await
-                }
-                Err(trouble) => trouble,
-            };
-            link.down(ended);
+            let Err(why) = link.connect(&mut outage).await;
+            link.down(why);
             link.pace.rest(&mut outage).await;
         }
     }
 
+    /// Connects to the master, and carries traffic until the connection is lost; why it was, or could not be made.
+    async fn connect(&self, outage: &mut Outage) -> Result<Infallible, StoreError> {
+        // Before it is located: no change of the master is missed.
+        let moved = self.pace.moved();
+        let place = self.address.master.locate().await?;
+        let wire = Wire::new(stream::open(&place).await?, self.trip.clone());
+        Err(self.serve(Arc::new(wire), &place, moved, outage).await)
+    }
+
     /// Greets the server, and then carries traffic until the connection is lost; why it was, or could
     /// not be used.
-    async fn serve(&self, wire: Arc<Wire>, outage: &mut Outage) -> StoreError {
-        let place = &self.address.place;
-        // Known before the server is asked what it is: no change is missed.
-        let carrying = wire.carry(place, self.pace.moved());
+    async fn serve(
+        &self,
+        wire: Arc<Wire>,
+        place: &Endpoint,
+        moved: impl Future<Output = ()>,
+        outage: &mut Outage,
+    ) -> StoreError {
+        let carrying = wire.carry(place, moved);
         tokio::pin!(carrying);
         tokio::select! {
-            greeted = self.greet(&wire) => {
+            greeted = self.greet(&wire, place) => {
                 if let Err(trouble) = greeted {
                     return trouble;
                 }
@@ -131,8 +139,7 @@ impl Link {
 
     /// Logs in, makes sure that this is the master, and loads the scripts, so that the first call does
     /// not pay for it.
-    async fn greet(&self, wire: &Arc<Wire>) -> Result<(), StoreError> {
-        let place = &self.address.place;
+    async fn greet(&self, wire: &Arc<Wire>, place: &Endpoint) -> Result<(), StoreError> {
         let greeting = async {
             for command in self.address.greeting() {
                 if let Reply::Error(error) = ask(wire, &command).await? {

@@ -22,6 +22,7 @@ mod address;
 mod batch;
 mod call;
 mod checkup;
+mod dialogue;
 mod errors;
 mod inbox;
 mod keys;
@@ -35,6 +36,8 @@ mod renewals;
 mod resp;
 mod role;
 mod scripts;
+mod sentinel;
+mod sentinel_url;
 mod server;
 mod socket;
 mod stream;
@@ -53,7 +56,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use address::Address;
+use address::{Address, Master};
 use batch::Batcher;
 use link::Link;
 use pace::{Pace, pause};
@@ -181,6 +184,11 @@ impl RedisEngine {
                 let sending = thread::lasting(move || operations.clone().keep_sending());
                 drop(engine.io.spawn(sending));
             }
+        }
+        if let Master::Named(sentinels) = &engine.server.commands.address.master {
+            let (sentinels, pace) = (sentinels.clone(), engine.server.commands.pace.clone());
+            let watching = thread::lasting(move || sentinels.clone().watch(pace.clone()));
+            drop(engine.io.spawn(watching));
         }
         let subscriber = engine.subscriber.clone();
         engine.io.spawn(thread::lasting(move || subscriber.clone().keep_up()));

@@ -92,7 +92,7 @@ impl Server {
     /// by its address, where that word could not be had.
     pub(super) fn place(&self) -> String {
         let address = &self.commands.address;
-        let by_address = || format!("{} database {}", address.place, address.database());
+        let by_address = || format!("{} database {}", address.master, address.database());
         self.store.get().cloned().unwrap_or_else(by_address)
     }
 

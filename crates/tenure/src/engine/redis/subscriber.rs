@@ -3,7 +3,6 @@
 //! A connection that was lost may have taken messages with it: after connecting again, everyone is
 //! told to ask (I7). Silence is told from deafness by a PING now and then.
 
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -11,12 +10,12 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::address::Address;
-use super::inbox::Inbox;
+use super::address::{Address, Endpoint};
+use super::dialogue::{self, Dialogue};
 use super::pace::{Outage, Pace, pause};
 use super::reader::{self, LOOK_EVERY, Loss, Reader, Received};
 use super::resp::{Command, Reply};
-use super::stream::{self, CONNECT_TIME, Stream};
+use super::stream::CONNECT_TIME;
 use super::trip::Trip;
 use super::wire;
 use super::{errors, keys, role};
@@ -106,12 +105,18 @@ impl Subscriber {
     /// Subscribes, and passes messages on until the connection is lost; why it was, or could not be
     /// made.
     async fn serve(self: &Arc<Self>, outage: &mut Outage) -> StoreError {
-        let place = &self.address.place;
-        // Known before the server is asked what it is: no change is missed.
+        // Before the master is located: no change of it is missed.
         let moved = self.pace.moved();
-        let slow = |_| StoreError::refused(format!("{place} was silent for {CONNECT_TIME:?}"));
-        let subscribing = tokio::time::timeout(CONNECT_TIME, self.subscribe());
-        let subscribed = subscribing.await.map_err(slow).and_then(|result| result);
+        let located = self.address.master.locate().await;
+        let subscribed = match &located {
+            Ok(place) => {
+                let slow =
+                    |_| StoreError::refused(format!("{place} was silent for {CONNECT_TIME:?}"));
+                let subscribing = tokio::time::timeout(CONNECT_TIME, self.subscribe(place));
+                subscribing.await.map_err(slow).and_then(|result| result)
+            }
+            Err(error) => Err(error.clone()),
+        };
         let is_first = self.note_first(subscribed.as_ref().map(drop).map_err(Clone::clone));
         let receiver = match subscribed {
             Ok(receiver) => receiver,
@@ -127,15 +132,14 @@ impl Subscriber {
             why = self.hear(receiver) => why,
             () = moved => wire::MOVED.to_owned(),
         };
+        let place = located.as_ref().map_or(String::new(), Endpoint::to_string);
         StoreError::refused(format!("lost the connection to {place}: {why}"))
     }
 
-    async fn subscribe(&self) -> Result<Receiver, StoreError> {
-        let place = &self.address.place;
-        let mut receiver =
-            Receiver { stream: stream::open(place).await?, inbox: Inbox::new(LARGEST) };
+    async fn subscribe(&self, place: &Endpoint) -> Result<Dialogue, StoreError> {
+        let mut receiver = Dialogue::open(place, LARGEST).await?;
         for command in self.address.greeting() {
-            self.expect(receiver.ask(&command).await?, "log in")?;
+            expect(receiver.ask(&command).await?, place, "log in")?;
         }
         for question in role::questions() {
             if role::is_master(&receiver.ask(&question).await?, place)? {
@@ -143,22 +147,15 @@ impl Subscriber {
             }
         }
         let subscribe = Command::new("SUBSCRIBE").arg(&self.channel);
-        let confirmed = self.expect(receiver.ask(&subscribe).await?, "listen")?;
+        let confirmed = expect(receiver.ask(&subscribe).await?, place, "listen")?;
         match kind(&confirmed) {
             Some("subscribe") => Ok(receiver),
             _ => Err(StoreError::refused(format!("{place} does not confirm a subscription"))),
         }
     }
 
-    /// A reply that is no error.
-    fn expect(&self, reply: Reply, what_for: &str) -> Result<Reply, StoreError> {
-        let Some(error) = errors::error_in(&reply) else { return Ok(reply) };
-        let what = format!("could not {what_for} to {}: {error}", self.address.place);
-        Err(errors::of_greeting(what, error))
-    }
-
     /// Passes messages on until the connection is lost; why it was.
-    async fn hear(self: &Arc<Self>, receiver: Receiver) -> String {
+    async fn hear(self: &Arc<Self>, receiver: Dialogue) -> String {
         let hearing = Arc::new(Hearing {
             reader: Reader::new(receiver.stream, receiver.inbox),
             subscriber: self.clone(),
@@ -257,7 +254,9 @@ impl Hearing {
             }
             if !is_asked && silence >= PING_EVERY {
                 is_asked = true;
-                if let Err(trouble) = say(&self.reader.stream, &Command::new("PING")).await {
+                if let Err(trouble) =
+                    dialogue::send(&self.reader.stream, &Command::new("PING")).await
+                {
                     return trouble.to_string();
                 }
             }
@@ -294,38 +293,10 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// A connection that mostly listens.
-struct Receiver {
-    stream: Stream,
-    inbox: Inbox,
-}
-
-impl Receiver {
-    async fn ask(&mut self, command: &Command) -> Result<Reply, StoreError> {
-        say(&self.stream, command).await?;
-        self.next().await
-    }
-
-    /// The next reply or message. Dropped in between, nothing is lost.
-    async fn next(&mut self) -> Result<Reply, StoreError> {
-        self.inbox.next(&self.stream).await.map_err(StoreError::refused)
-    }
-}
-
-async fn say(stream: &Stream, command: &Command) -> Result<(), StoreError> {
-    let mut bytes = Vec::new();
-    command.write(&mut bytes);
-    while !bytes.is_empty() {
-        match stream.try_write(&bytes) {
-            Ok(written) => drop(bytes.drain(..written)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let writable = stream.writable().await;
-                writable.map_err(|error| StoreError::refused(error.to_string()))?;
-            }
-            Err(error) => return Err(StoreError::refused(error.to_string())),
-        }
-    }
-    Ok(())
+/// A reply that is no error.
+fn expect(reply: Reply, place: &Endpoint, what_for: &str) -> Result<Reply, StoreError> {
+    let Some(error) = errors::error_in(&reply) else { return Ok(reply) };
+    Err(errors::of_greeting(format!("could not {what_for} to {place}: {error}"), error))
 }
 
 /// `granted owner:number fence fences lease-in-ms at key`, `lost owner key` or

@@ -21,7 +21,10 @@ async fn connect() -> (Address, Arc<Wire>, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let address = Address::parse(&format!("redis://127.0.0.1:{port}")).unwrap();
-    let wire = Arc::new(Wire::new(stream::open(&address.place).await.unwrap(), Arc::default()));
+    let wire = Arc::new(Wire::new(
+        stream::open(&address.master.locate().await.unwrap()).await.unwrap(),
+        Arc::default(),
+    ));
     (address, wire, listener.accept().unwrap().0)
 }
 
@@ -51,7 +54,11 @@ async fn what_has_not_left_when_an_answer_is_overdue_is_thrown_away() {
     let (address, wire, peer) = connect().await;
     let much = vec![b'x'; 32 * 1024 * 1024];
     let answer = send(&wire, &Command::new("SET").arg("key").arg(&much));
-    let loss = tokio::time::timeout(RESPONSE_TIME * 5, wire.carry(&address.place, pending())).await;
+    let loss = tokio::time::timeout(
+        RESPONSE_TIME * 5,
+        wire.carry(&address.master.locate().await.unwrap(), pending()),
+    )
+    .await;
     assert!(loss.expect("it is given up").why.starts_with("no answer from"));
     assert!(answer.recv().unwrap().unwrap_err().is_unknown());
     let late = send(&wire, &Command::new("GET"));
@@ -77,7 +84,7 @@ async fn a_connection_that_is_closed_in_peace_is_not_reset() {
 async fn a_reply_without_a_request_ends_the_connection() {
     let (address, wire, mut peer) = connect().await;
     peer.write_all(b"-ERR max number of clients reached\r\n").unwrap();
-    let loss = wire.carry(&address.place, pending()).await;
+    let loss = wire.carry(&address.master.locate().await.unwrap(), pending()).await;
     let expected = "the server said without being asked: ERR max number of clients reached";
     assert_eq!(loss.why, expected);
 }

@@ -34,7 +34,8 @@ async fn with_peer<T: Send + 'static>(
         act(StreamOwned::new(ServerConnection::new(config).unwrap(), socket))
     });
     let url = format!("rediss://127.0.0.1:{port}?ca={}", ca.display());
-    match stream::open(&Address::parse(&url).unwrap().place).await.unwrap() {
+    match stream::open(&Address::parse(&url).unwrap().master.locate().await.unwrap()).await.unwrap()
+    {
         Stream::Tls(tls) => {
             // As small as it gets, so that it is full in the midst of a record.
             sockopt::set_socket_send_buffer_size(&tls.socket, 1).unwrap();

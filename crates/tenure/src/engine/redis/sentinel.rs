@@ -1,0 +1,251 @@
+//! The master that Sentinels name.
+//!
+//! - **Locating.** Every connection attempt asks all known Sentinels: those of the URL, and those that they name. A
+//!   majority of them must name the same address. One alone may be partitioned, restarted, or not know of the last
+//!   failover yet.
+//! - **Following.** The client subscribes to `+switch-master` on every Sentinel, and asks them once a second. When one of them
+//!   announces a switch away from the address in use, or a majority names another address, every connection to the old address
+//!   is closed at once: the old master may live, and may accept writes for seconds, all of which are lost. Its role is no proof.
+//!   The old address is not used again until the majority has named another one.
+//! - The driver then asks for all waiters and renews all holds, as after every lost connection (I7, I9).
+
+mod peer;
+mod verdict;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use self::peer::Peer;
+use self::verdict::{Verdict, judge};
+use super::address::{Endpoint, Login};
+use super::pace::{Pace, pause};
+use super::tls::Trust;
+use crate::clock;
+use crate::core::moment::Moment;
+use crate::error::StoreError;
+use crate::sync::lock;
+
+/// How often the Sentinels are asked while nothing is announced: an announcement may be lost.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long an address that one Sentinel has announced as left is not used while the majority still names it. The others
+/// learn of a switch within one or two seconds; a Sentinel that is wrong must not lock its clients out for longer.
+const LEFT_FOR: Duration = Duration::from_secs(10);
+
+/// A host and a port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct HostPort {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// What a URL says about Sentinels.
+#[derive(Clone)]
+pub(super) struct Monitored {
+    /// The name under which they watch the master.
+    pub(super) master: String,
+    pub(super) listed: Vec<HostPort>,
+    /// As whom to log in to them, which is not as whom to log in to the master.
+    pub(super) login: Login,
+    /// With TLS, to them and to the master.
+    pub(super) trust: Option<Trust>,
+}
+
+impl Monitored {
+    /// Where a Sentinel, or the master that they name, listens.
+    fn endpoint(&self, at: &HostPort) -> Result<Endpoint, StoreError> {
+        let HostPort { host, port } = at.clone();
+        let Some(trust) = self.trust.clone() else { return Ok(Endpoint::Tcp(host, port)) };
+        let name = ServerName::try_from(host.clone()).map_err(|_| {
+            StoreError::refused(format!("no certificate can be for a host named `{host}`"))
+        })?;
+        Ok(Endpoint::Tls { host, port, name, trust })
+    }
+}
+
+impl fmt::Display for Monitored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let listed: Vec<_> = self.listed.iter().map(HostPort::to_string).collect();
+        write!(f, "the master `{}` of the Sentinels at {}", self.master, listed.join(", "))
+    }
+}
+
+/// The Sentinels of one master.
+pub(super) struct Sentinels {
+    monitored: Monitored,
+    state: Mutex<State>,
+    /// The Sentinels are to be asked now.
+    announced: Notify,
+}
+
+struct State {
+    peers: BTreeSet<HostPort>,
+    /// Where the client's connections lead.
+    in_use: Option<HostPort>,
+    /// An address that a Sentinel has announced as left, and when it did.
+    left: Option<(HostPort, Moment)>,
+}
+
+impl Sentinels {
+    pub(super) fn new(monitored: Monitored) -> Self {
+        let peers = monitored.listed.iter().cloned().collect();
+        let state = Mutex::new(State { peers, in_use: None, left: None });
+        Self { monitored, state, announced: Notify::new() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn monitored(&self) -> &Monitored {
+        &self.monitored
+    }
+
+    /// Where the master is now, by the word of a majority.
+    ///
+    /// # Errors
+    /// When no majority answers, or they disagree, or the address was announced as left.
+    pub(super) async fn locate(self: &Arc<Self>) -> Result<Endpoint, StoreError> {
+        let master = self.ask().await?;
+        let mut state = lock(&self.state);
+        if state.is_left(&master, clock::now()) {
+            let what = format!("{master} is being replaced as {}", self.monitored);
+            return Err(StoreError::refused(what));
+        }
+        state.in_use = Some(master.clone());
+        drop(state);
+        self.monitored.endpoint(&master)
+    }
+
+    /// Closes the client's connections when the master changes, for ever. Runs on the I/O thread.
+    pub(super) async fn watch(self: Arc<Self>, pace: Arc<Pace>) {
+        let (mut followed, mut followers) = (BTreeSet::new(), JoinSet::new());
+        loop {
+            let peers = lock(&self.state).peers.clone();
+            for peer in peers {
+                if followed.insert(peer.clone()) {
+                    followers.spawn(self.clone().follow(peer, pace.clone()));
+                }
+            }
+            if let Ok(master) = self.ask().await {
+                if self.has_moved_to(&master) {
+                    pace.move_on();
+                }
+            }
+            tokio::select! {
+                () = pause(ASK_EVERY) => {}
+                () = self.announced.notified() => {}
+            }
+        }
+    }
+
+    /// Asks the Sentinels for the master.
+    async fn ask(self: &Arc<Self>) -> Result<HostPort, StoreError> {
+        let peers = lock(&self.state).peers.clone();
+        let named = self.ask_all(&peers).await;
+        let known = lock(&self.state).peers.clone();
+        // The answers named Sentinels that had not been asked.
+        if named.is_err() && known != peers {
+            return self.ask_all(&known).await;
+        }
+        named
+    }
+
+    /// Asks these Sentinels at once, until a majority of those known agrees.
+    async fn ask_all(self: &Arc<Self>, peers: &BTreeSet<HostPort>) -> Result<HostPort, StoreError> {
+        let mut asking = JoinSet::new();
+        for peer in peers {
+            let (sentinels, peer) = (self.clone(), peer.clone());
+            asking.spawn(async move {
+                let endpoint = sentinels.monitored.endpoint(&peer)?;
+                Peer::ask(&endpoint, &sentinels.monitored).await
+            });
+        }
+        let mut answers = Vec::new();
+        while let Some(answer) = asking.join_next().await {
+            let ended = || StoreError::refused("a task of the client has ended");
+            let answer = answer.unwrap_or_else(|_| Err(ended()));
+            if let Ok(answer) = &answer {
+                lock(&self.state).peers.extend(answer.others.iter().cloned());
+            }
+            answers.push(answer.map(|answer| answer.master));
+            // Of those known now: an answer may have named more.
+            let known = lock(&self.state).peers.len();
+            match judge(&answers, known, peers.len()) {
+                Verdict::Master(master) => return Ok(master),
+                Verdict::None(why) => return Err(self.failed(&why)),
+                Verdict::Open => {}
+            }
+        }
+        Err(self.failed("no majority of them agrees"))
+    }
+
+    fn failed(&self, why: &str) -> StoreError {
+        StoreError::refused(format!("could not locate {}: {why}", self.monitored))
+    }
+
+    /// Whether the client's connections lead elsewhere than to the master that a majority has named.
+    fn has_moved_to(&self, master: &HostPort) -> bool {
+        let mut state = lock(&self.state);
+        if state.left.as_ref().is_some_and(|(left, _)| left != master) {
+            // The switch that was announced is done.
+            state.left = None;
+        }
+        let has_moved = state.in_use.as_ref().is_some_and(|in_use| in_use != master);
+        if has_moved {
+            state.in_use = None;
+        }
+        has_moved
+    }
+
+    /// Follows the announcements of one Sentinel, for ever.
+    async fn follow(self: Arc<Self>, peer: HostPort, pace: Arc<Pace>) {
+        loop {
+            if let Ok(endpoint) = self.monitored.endpoint(&peer) {
+                let announce = |old: HostPort| self.leave(old, &pace);
+                Peer::follow(&endpoint, &self.monitored, announce).await;
+            }
+            pause(ASK_EVERY).await;
+        }
+    }
+
+    /// A Sentinel has announced a switch away from an address.
+    fn leave(&self, old: HostPort, pace: &Pace) {
+        let mut state = lock(&self.state);
+        let is_in_use = state.in_use.as_ref() == Some(&old);
+        if is_in_use {
+            state.in_use = None;
+            state.left = Some((old, clock::now()));
+        }
+        drop(state);
+        if is_in_use {
+            pace.move_on();
+        }
+        self.announced.notify_one();
+    }
+}
+
+impl fmt::Display for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.monitored.fmt(f)
+    }
+}
+
+impl State {
+    fn is_left(&self, master: &HostPort, now: Moment) -> bool {
+        let recently = |at: Moment| now.since(at) < LEFT_FOR;
+        self.left.as_ref().is_some_and(|(left, at)| left == master && recently(*at))
+    }
+}

@@ -1,0 +1,236 @@
+//! A master that Sentinels watch: found, followed, and left, on real servers.
+
+#![cfg(feature = "redis")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use tenure::engine::Health;
+use tenure::{Error, Guard, Released, Tenure};
+use tenure_testkit::resp::Reply;
+use tenure_testkit::{Flavor, Sentinels, Server};
+
+/// Far longer than a failover takes, also where two candidates split the vote.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Longer than a failover takes in most cases: the lock must survive it.
+const LEASE: Duration = Duration::from_secs(60);
+
+#[expect(clippy::disallowed_methods, reason = "a failover sends no event to wait on")]
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let seen = tokio::time::timeout(LONG, async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    assert!(seen.await.is_ok(), "{what}: not within {LONG:?}");
+}
+
+async fn until_well(tenure: &Tenure) {
+    until("the client is connected", async || tenure.health().is_well()).await;
+}
+
+/// Acquires as soon as the store can be reached.
+async fn acquire(tenure: &Tenure, name: &str) -> Guard {
+    let mut acquired = None;
+    until("the lock is acquired", async || match tenure.lock(name).lease(LEASE).acquire().await {
+        Ok(guard) => {
+            acquired = Some(guard);
+            true
+        }
+        Err(Error::Unreachable { .. } | Error::Unknown { .. }) => false,
+        Err(error) => panic!("{error}"),
+    })
+    .await;
+    acquired.unwrap()
+}
+
+fn has(server: &Server, name: &str) -> bool {
+    let key = format!("tenure:{{{name}}}");
+    server.connect().unwrap().command(&["EXISTS", &key]).unwrap() == Reply::Integer(1)
+}
+
+async fn until_replicated(group: &Sentinels, name: &str) {
+    until("the replicas have the lock", async || {
+        group.servers.iter().all(|server| has(server, name))
+    })
+    .await;
+}
+
+/// Runs a test on all servers, at the same time.
+fn on_all<T: Future<Output = ()>>(test: fn(Flavor) -> T) {
+    let run = |flavor| {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap().block_on(test(flavor));
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> =
+            Flavor::wanted().map(|flavor| (flavor, scope.spawn(move || run(flavor)))).collect();
+        for (flavor, thread) in running {
+            thread.join().unwrap_or_else(|_| panic!("on {flavor}"));
+        }
+    });
+}
+
+async fn start(flavor: Flavor, replicas: usize) -> Sentinels {
+    tokio::task::spawn_blocking(move || Sentinels::start(flavor, replicas)).await.unwrap()
+}
+
+/// I7, I9: an operator has another server promoted. The holder keeps its lock, and its waiter is granted it by the new
+/// master.
+async fn follows_a_planned_failover(flavor: Flavor) {
+    let group = start(flavor, 1).await;
+    let (holder, waiter) = (connect(&group.url()).await, connect(&group.url()).await);
+    let guard = holder.lock("x").lease(LEASE).acquire().await.unwrap();
+    let lock = waiter.lock("x");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    until("the waiter is queued", async || holder.lock("x").inspect().await.unwrap().waiting == 1)
+        .await;
+    until_replicated(&group, "x").await;
+
+    let group = tokio::task::spawn_blocking(move || {
+        group.fail_over();
+        group
+    });
+    let group = group.await.unwrap();
+    let new = group.master().unwrap();
+    assert_ne!(new.port(), group.servers[0].port());
+    until_well(&holder).await;
+    until_well(&waiter).await;
+    guard.ensure_held().unwrap();
+    let fence = guard.fence();
+    assert_eq!(guard.release().await.unwrap(), Released::Now);
+    let next = tokio::time::timeout(LONG, waiting).await.expect("granted").unwrap().unwrap();
+    assert!(next.fence() > fence, "I4");
+    assert!(has(new, "x"), "the new master has it");
+}
+
+#[test]
+fn a_planned_failover_is_followed() {
+    on_all(follows_a_planned_failover);
+}
+
+/// I4, I9: the master is killed. A lock that its replicas have is kept, and new ones are had from the next master.
+async fn follows_a_crash(flavor: Flavor) {
+    let mut group = start(flavor, 2).await;
+    let client = connect(&group.url()).await;
+    let kept = client.lock("kept").lease(LEASE).acquire().await.unwrap();
+    until_replicated(&group, "kept").await;
+    group.servers[0].kill();
+    let guard = acquire(&client, "new").await;
+    assert!(guard.fence() > kept.fence(), "I4");
+    until_well(&client).await;
+    kept.ensure_held().unwrap();
+    assert_eq!(kept.release().await.unwrap(), Released::Now);
+    assert_eq!(guard.release().await.unwrap(), Released::Now);
+}
+
+#[test]
+fn a_killed_master_is_replaced() {
+    on_all(follows_a_crash);
+}
+
+/// I1: a master is stopped, another one is promoted, and the first goes on. It believes to be the master for seconds, and
+/// accepts every write; no client of ours sends it one.
+async fn leaves_a_master_that_goes_on(flavor: Flavor) {
+    let group = start(flavor, 1).await;
+    let client = connect(&group.url()).await;
+    drop(client.lock("before").acquire().await.unwrap());
+    group.pause(0, true);
+    let group = tokio::task::spawn_blocking(move || {
+        let before = group.servers[0].port();
+        group.await_master_other_than(before);
+        group.pause(0, false);
+        group
+    });
+    let group = group.await.unwrap();
+    let (old, new) = (&group.servers[0], group.master().unwrap());
+    let guards = acquire_many(&client, 20).await;
+    for (number, guard) in guards.into_iter().enumerate() {
+        assert!(has(new, &format!("after/{number}")));
+        guard.ensure_held().unwrap();
+    }
+    let role = old.connect().unwrap().command(&["ROLE"]).unwrap();
+    let is_master =
+        matches!(&role, Reply::Array(Some(words)) if words[0].text().as_deref() == Some("master"));
+    let is_lost = (0..20).any(|number| has(old, &format!("after/{number}")));
+    assert!(!(is_master && is_lost), "a lock was taken from the old master");
+}
+
+async fn acquire_many(client: &Tenure, count: usize) -> Vec<Guard> {
+    let mut guards = Vec::new();
+    for number in 0..count {
+        guards.push(acquire(client, &format!("after/{number}")).await);
+    }
+    guards
+}
+
+#[test]
+fn an_old_master_that_goes_on_is_not_used() {
+    on_all(leaves_a_master_that_goes_on);
+}
+
+/// I4, I9: what asynchronous replication can lose. The replica has not got the lock when the master dies: the holder is
+/// notified, another client is granted the lock, and its fence is larger, so that checked writes stay right.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_no_replica_has_is_lost_and_reported() {
+    let mut group = start(Flavor::Redis, 1).await;
+    let (holder, other) = (connect(&group.url()).await, connect(&group.url()).await);
+    // Nothing listens there: replication is cut, and no buffer holds what the replica is to miss.
+    let cut = group.servers[1].connect().unwrap().command(&["REPLICAOF", "127.0.0.1", "1"]);
+    assert_eq!(cut.unwrap(), Reply::Simple("OK".into()));
+    let guard = holder.lock("x").lease(LEASE).acquire().await.unwrap();
+    group.servers[0].kill();
+    assert!(!has(&group.servers[1], "x"));
+    let next = acquire(&other, "x").await;
+    assert!(next.fence() > guard.fence(), "I4");
+    let lost = tokio::time::timeout(LONG, guard.lost()).await.expect("it is reported");
+    assert_eq!(lost.name().as_str(), "x");
+}
+
+/// One Sentinel of three is down: the others decide. Two are down: a client is refused in words, and one that is connected
+/// goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_of_the_sentinels_decides() {
+    let mut group = start(Flavor::Redis, 1).await;
+    group.kill_sentinel(2);
+    let client = connect(&group.url()).await;
+    drop(client.lock("x").acquire().await.unwrap());
+    group.kill_sentinel(1);
+    let refused = Tenure::connect(&group.url()).await.unwrap_err();
+    assert!(matches!(refused, Error::Connect { .. }), "{refused:?}");
+    let refused = refused.to_string();
+    assert!(refused.contains("1 of 3 answer") && refused.contains("`main`"), "{refused}");
+    assert!(client.health().is_well());
+    drop(client.lock("x").acquire().await.unwrap());
+    group.restart_sentinel(1);
+    drop(connect(&group.url()).await);
+}
+
+/// The URL names one Sentinel. The client learns of the others, and follows a failover that this one does not see.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_that_the_url_does_not_name_are_found() {
+    let mut group = start(Flavor::Redis, 1).await;
+    let client = connect(&group.url_of_one()).await;
+    drop(client.lock("x").acquire().await.unwrap());
+    group.kill_sentinel(0);
+    group.servers[0].kill();
+    drop(acquire(&client, "x").await);
+}
+
+/// A name that no Sentinel watches is refused in words, and so is a server that is no Sentinel.
+#[tokio::test]
+async fn a_wrong_name_is_refused_in_words() {
+    let group = start(Flavor::Redis, 0).await;
+    let refused = Tenure::connect(&group.url().replace("/main", "/mian")).await.unwrap_err();
+    assert!(refused.to_string().contains("no master of that name"), "{refused}");
+    let plain = format!("redis+sentinel://127.0.0.1:{}/main", group.servers[0].port().unwrap());
+    let refused = Tenure::connect(&plain).await.unwrap_err();
+    assert!(refused.to_string().contains("Sentinel at 127.0.0.1"), "{refused}");
+}
+
+async fn connect(url: &str) -> Tenure {
+    let tenure = Tenure::connect(url).await.unwrap();
+    assert!(Health::is_well(&tenure.health()));
+    tenure
+}
