@@ -17,10 +17,6 @@ use crate::{port, program, wait};
 /// How long they may take to know one another: usually two seconds.
 const START_BOUND: Duration = Duration::from_secs(30);
 
-/// How many Sentinels there are, and how many must agree that a master is down.
-const SENTINELS: usize = 3;
-const QUORUM: usize = 2;
-
 /// A master, its replicas, and three Sentinels.
 #[derive(Debug)]
 #[must_use = "all of them stop when this is dropped"]
@@ -40,6 +36,15 @@ impl Sentinels {
     ///
     /// If one does not start; the message says why.
     pub fn start(flavor: Flavor, replicas: usize) -> Self {
+        Self::launch(flavor, replicas, 3)
+    }
+
+    /// Starts one master and one Sentinel, which is much faster: two of three need seconds to find one another.
+    pub fn alone(flavor: Flavor) -> Self {
+        Self::launch(flavor, 0, 1)
+    }
+
+    fn launch(flavor: Flavor, replicas: usize, count: usize) -> Self {
         let servers: Vec<_> = (0..=replicas).map(|_| server(flavor)).collect();
         let master = servers[0].port().expect("it is on a port");
         for replica in &servers[1..] {
@@ -53,10 +58,14 @@ impl Sentinels {
                 info.contains("master_link_status:up").then_some(())
             });
         }
-        let sentinels: Vec<_> = (0..SENTINELS).map(|_| Sentinel::start(flavor, master)).collect();
+        let quorum = count / 2 + 1;
+        let sentinels: Vec<_> =
+            (0..count).map(|_| Sentinel::start(flavor, master, quorum)).collect();
         let group = Self { servers, sentinels };
         for sentinel in &group.sentinels {
-            until("the Sentinels know one another", || sentinel.knows(replicas).then_some(()));
+            until("the Sentinels know one another", || {
+                sentinel.knows(replicas, count - 1).then_some(())
+            });
         }
         group
     }
@@ -80,7 +89,7 @@ impl Sentinels {
     pub fn master_port(&self) -> Option<u16> {
         let named: Vec<_> = self.sentinels.iter().filter_map(Sentinel::master_port).collect();
         let count = |port| named.iter().filter(|it| **it == port).count();
-        named.iter().copied().find(|port| count(*port) > SENTINELS / 2)
+        named.iter().copied().find(|port| count(*port) > self.sentinels.len() / 2)
     }
 
     /// The server that a majority of the Sentinels names.
@@ -158,14 +167,14 @@ struct Sentinel {
 }
 
 impl Sentinel {
-    fn start(flavor: Flavor, master: u16) -> Self {
+    fn start(flavor: Flavor, master: u16, quorum: usize) -> Self {
         let program = program::find(Some(flavor)).unwrap_or_else(|missing| panic!("{missing}"));
         let folder = tempfile::Builder::new().prefix("tenure-").tempdir();
         let folder = folder.expect("a test can create a folder in the temporary folder");
         let (port, name) = (port::free(), Sentinels::MASTER);
         let settings = format!(
             "port {port}\nbind 127.0.0.1\nprotected-mode no\ndir {}\n\
-             sentinel monitor {name} 127.0.0.1 {master} {QUORUM}\n\
+             sentinel monitor {name} 127.0.0.1 {master} {quorum}\n\
              sentinel down-after-milliseconds {name} 500\n\
              sentinel failover-timeout {name} 3000\n",
             folder.path().display(),
@@ -212,16 +221,15 @@ impl Sentinel {
         }
     }
 
-    /// Whether it knows the others, and so many replicas.
-    fn knows(&self, replicas: usize) -> bool {
+    /// Whether it knows so many replicas, and so many other Sentinels.
+    fn knows(&self, replicas: usize, others: usize) -> bool {
         let Some(Reply::Array(Some(words))) = self.ask("MASTER") else { return false };
         let words: Vec<_> = words.iter().filter_map(Reply::text).collect();
         let number = |field: &str| {
             let at = words.iter().position(|word| *word == field)?;
             words.get(at + 1)?.parse::<usize>().ok()
         };
-        number("num-other-sentinels") == Some(SENTINELS - 1)
-            && number("num-slaves") == Some(replicas)
+        number("num-other-sentinels") == Some(others) && number("num-slaves") == Some(replicas)
     }
 }
 

@@ -52,3 +52,5 @@ conformance_suite!(
     redis_tls,
     crate::conformance::servers::OneServer<crate::conformance::servers::RedisTls>
 );
+#[cfg(feature = "redis")]
+conformance_suite!(sentinel, crate::conformance::servers::OneMaster);

@@ -6,7 +6,7 @@ use tenure::Tenure;
 use tenure::blocking::block_on;
 use tenure::engine::{Engine, RedisEngine};
 use tenure_testkit::resp::Reply;
-use tenure_testkit::{Builder, Flavor, Server, Tls};
+use tenure_testkit::{Builder, Flavor, Sentinels, Server, Tls};
 
 use super::fixture::{Fixture, ms, pass};
 
@@ -75,13 +75,48 @@ impl<W: Which> Fixture for OneServer<W> {
     }
 
     async fn until_clients(&self, count: usize) {
-        let mut connection = self.0.connect().unwrap();
-        loop {
-            let reply = connection.command(&["PUBSUB", "CHANNELS", "tenure:wake:*"]).unwrap();
-            match reply {
-                Reply::Array(Some(channels)) if channels.len() == count => return,
-                _ => pass(ms(1)).await,
-            }
+        until_clients(&self.0, count).await;
+    }
+}
+
+/// A master of the case's own, and a Sentinel that names it.
+pub(crate) struct OneMaster(Sentinels);
+
+impl OneMaster {
+    fn connect(&self) -> RedisEngine {
+        block_on(RedisEngine::connect(&self.0.url())).unwrap()
+    }
+}
+
+impl Fixture for OneMaster {
+    fn start() -> Self {
+        Self(Sentinels::alone(Flavor::Redis))
+    }
+
+    fn is_left_out() -> bool {
+        Flavor::Redis.is_left_out()
+    }
+
+    fn engine(&self) -> Box<dyn Engine> {
+        Box::new(self.connect())
+    }
+
+    fn tenure(&self) -> Tenure {
+        Tenure::builder().engine(self.connect()).unwrap()
+    }
+
+    async fn until_clients(&self, count: usize) {
+        until_clients(&self.0.servers[0], count).await;
+    }
+}
+
+async fn until_clients(server: &Server, count: usize) {
+    let mut connection = server.connect().unwrap();
+    loop {
+        let reply = connection.command(&["PUBSUB", "CHANNELS", "tenure:wake:*"]).unwrap();
+        match reply {
+            Reply::Array(Some(channels)) if channels.len() == count => return,
+            _ => pass(ms(1)).await,
         }
     }
 }
