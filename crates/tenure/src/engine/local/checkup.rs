@@ -9,13 +9,13 @@ use std::time::Duration;
 use rustix::fs::{StatVfs, statfs, statvfs};
 use rustix::io::Errno;
 
-use super::client;
-use super::disk::{self, Disk};
 use super::errors;
-use super::listing;
-use super::step::{Step, Subject};
-use super::store::Store;
-use super::store_mutex::Patience;
+use super::folder::file_system::{self, Disk};
+use super::liveness::client_files;
+use super::storage::listing;
+use super::storage::store::Store;
+use super::storage::transaction::{Step, Subject};
+use super::waiting::store_mutex::Patience;
 use crate::clock;
 use crate::core::name::LockName;
 use crate::engine::ListRequest;
@@ -41,7 +41,7 @@ pub(super) fn checkup(store: &Store) -> Result<Vec<Finding>, StoreError> {
     let of_disk = |error: Errno| of_files(error.into());
     Ok(vec![
         permissions(folder).map_err(of_files)?,
-        disk(disk::kind_of(&statfs(folder).map_err(of_disk)?)),
+        disk(file_system::kind_of(&statfs(folder).map_err(of_disk)?)),
         space(&statvfs(folder).map_err(of_disk)?),
         map(store)?,
         records(store)?,
@@ -140,7 +140,7 @@ fn records(store: &Store) -> Result<Finding, StoreError> {
 fn clients(store: &Store) -> Result<Finding, StoreError> {
     // Nobody is about to lock its file meanwhile, which would fail where we look at it.
     let _step = Step::begin(store, Patience::Long)?;
-    let live = client::count_live(&store.clients);
+    let live = client_files::count_live(&store.clients);
     let live = live.map_err(|error| errors::of_files(store.folder(), &error))?;
     Ok(Finding::fine("clients", format!("{live}, with this one")))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use heed::{Env, Error, MdbError};
 use rustix::io::Errno;
 
-use super::bytes::Unreadable;
+use super::storage::bytes::Unreadable;
 use crate::error::StoreError;
 
 /// StoreError before the commit, or in a commit that certainly did nothing.

@@ -24,40 +24,22 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-mod arrival;
-mod backoff;
-mod blocks;
-mod boot;
-mod bringing;
-mod bytes;
+mod acquire;
 mod checkup;
-mod client;
-mod disk;
 mod errors;
 mod folder;
-mod listing;
 mod liveness;
-mod lock_files;
-mod map;
-mod message;
-mod quota;
-mod record;
-mod registry;
-mod spin;
-mod step;
-mod store;
-mod store_folder;
-mod store_mutex;
-mod sweep;
+mod storage;
 #[cfg(test)]
 mod tests;
-mod watch;
+mod waiting;
 
-use self::client::Presence;
-use self::registry::Shared;
-use self::spin::Spin;
-use self::step::{Done, Subject};
-use self::store_mutex::Patience;
+use self::liveness::presence::Presence;
+use self::storage::registry::Shared;
+use self::storage::transaction::{Done, Subject};
+use self::storage::{listing, map};
+use self::waiting::spin::Spin;
+use self::waiting::store_mutex::Patience;
 use super::{
     AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
     ForceRequest, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
@@ -125,7 +107,7 @@ impl LocalEngine {
     /// Refuses what relies on others seeing the same: whoever takes a lock, or goes on holding one,
     /// must learn that another store may grant the same.
     fn ensure_there(&self) -> Result<(), StoreError> {
-        let is_there = self.presence.is_there() && self.store.store_folder.has_data();
+        let is_there = self.presence.is_visible() && self.store.store_folder.has_data();
         if is_there { Ok(()) } else { Err(self.store.store_folder.missing()) }
     }
 
@@ -142,7 +124,7 @@ impl LocalEngine {
     }
 
     fn client_id(&self) -> ClientId {
-        self.presence.ear.client_id
+        self.presence.receiver.client_id
     }
 }
 
@@ -237,7 +219,7 @@ impl Engine for LocalEngine {
     }
 
     fn listen(&self, listener: Weak<dyn Listener>) {
-        self.presence.ear.listen(listener);
+        self.presence.receiver.listen(listener);
     }
 }
 

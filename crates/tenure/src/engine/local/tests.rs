@@ -1,8 +1,8 @@
 //! What is stored can be read again.
 
-mod awake;
 mod garbage;
 mod queue;
+mod spinning;
 mod stopped;
 mod store;
 
@@ -13,7 +13,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use super::{message, record};
+use super::storage::record;
+use super::waiting::message;
 use crate::core::fence::Fence;
 use crate::core::holders::{Entries, Holder, Holders};
 use crate::core::lease::Lease;

@@ -13,9 +13,9 @@ use crate::core::lease::Lease;
 use crate::core::name::LockName;
 use crate::core::shape::Shape;
 use crate::core::table::Table;
-use crate::engine::local::record;
-use crate::engine::local::step::{Step, key};
-use crate::engine::local::store_mutex::Patience;
+use crate::engine::local::storage::record;
+use crate::engine::local::storage::transaction::{Step, key};
+use crate::engine::local::waiting::store_mutex::Patience;
 use crate::engine::local::{LocalEngine, liveness};
 use crate::engine::{
     AcquireRequest, Engine, ForceRequest, ListRequest, Queueing, ReleaseRequest, Renewal, Severity,

@@ -10,8 +10,8 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use crate::blocking::block_on;
 use crate::clock;
 use crate::engine::local::LocalEngine;
-use crate::engine::local::step::Step;
-use crate::engine::local::store_mutex::Patience;
+use crate::engine::local::storage::transaction::Step;
+use crate::engine::local::waiting::store_mutex::Patience;
 use crate::{Error, Tenure};
 
 const FOLDER: &str = "TENURE_STOPPED_FOLDER";

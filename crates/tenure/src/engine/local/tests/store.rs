@@ -6,10 +6,11 @@ use crate::blocking::block_on;
 use crate::clock;
 use crate::core::name::LockName;
 use crate::engine::Engine;
-use crate::engine::local::registry::Shared;
-use crate::engine::local::step::{Step, key};
-use crate::engine::local::store_mutex::Patience;
-use crate::engine::local::{LocalEngine, folder, map};
+use crate::engine::local::storage::map;
+use crate::engine::local::storage::registry::Shared;
+use crate::engine::local::storage::transaction::{Step, key};
+use crate::engine::local::waiting::store_mutex::Patience;
+use crate::engine::local::{LocalEngine, folder};
 use crate::{Error, Tenure};
 
 /// What lies behind the last one that is wanted is not looked at: all others wait meanwhile.

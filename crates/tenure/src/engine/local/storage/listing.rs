@@ -3,34 +3,34 @@
 
 use std::time::Duration;
 
-use super::step::{Done, Subject};
 use super::store::Store;
-use super::store_mutex::Patience;
+use super::transaction::{Done, Subject};
 use crate::clock;
 use crate::engine::ListRequest;
+use crate::engine::local::waiting::store_mutex::Patience;
 use crate::error::StoreError;
 use crate::info::LockInfo;
 
 /// How long a slice may last. One lock at least is in it, however long that takes.
-pub(super) const SLICE: Duration = Duration::from_millis(1);
+pub(crate) const SLICE: Duration = Duration::from_millis(1);
 
 /// How much longer than a slice others are let in before the next. Those who wait look every two
 /// milliseconds at the least, so that several who list leave them enough.
 const PAUSE: u32 = 2;
 
 /// How far a list has come.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     /// Names that begin so.
-    pub(super) prefix: String,
+    pub(crate) prefix: String,
     /// How many locks are still wanted.
-    pub(super) most: usize,
+    pub(crate) most: usize,
     /// The key of the last lock that was looked at.
-    pub(super) after: Vec<u8>,
+    pub(crate) after: Vec<u8>,
     /// There are no more, or no more are wanted.
-    pub(super) is_over: bool,
+    pub(crate) is_over: bool,
 }
 
-pub(super) fn list(store: &Store, request: ListRequest) -> Result<Vec<LockInfo>, StoreError> {
+pub(crate) fn list(store: &Store, request: ListRequest) -> Result<Vec<LockInfo>, StoreError> {
     let ListRequest { prefix, limit: most } = request;
     let mut progress = Progress { prefix, most, after: Vec::new(), is_over: most == 0 };
     let mut infos = Vec::new();

@@ -7,18 +7,18 @@ use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions};
 use rustix::io::{FdFlags, fcntl_setfd};
 
-use super::folder::DATA;
+use crate::engine::local::folder::DATA;
 
 /// All records, under keys that begin with what they are.
-pub(super) type Records = Database<Bytes, Bytes>;
+pub(crate) type Records = Database<Bytes, Bytes>;
 
 /// How large the file may become. It takes only the room of what is in it.
-pub(super) const BYTES: usize = 1 << 30;
+pub(crate) const BYTES: usize = 1 << 30;
 
 /// Opens the environment in this folder. The caller has checked that the folder belongs to this
 /// user alone, and opens it once per process.
 #[expect(unsafe_code, reason = "mapping a file is unsafe, because others might change it")]
-pub(super) fn open(folder: &Path, bytes: usize) -> heed::Result<(Env, Records)> {
+pub(crate) fn open(folder: &Path, bytes: usize) -> heed::Result<(Env, Records)> {
     let mut options = EnvOpenOptions::new();
     options.map_size(bytes);
     // SAFETY: without syncs the file may be broken after a power failure, but then it is of an

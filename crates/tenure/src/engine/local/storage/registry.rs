@@ -7,10 +7,10 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use super::errors;
-use super::folder::DATA;
 use super::store::Store;
-use super::store_folder::Identity;
+use crate::engine::local::errors;
+use crate::engine::local::folder::DATA;
+use crate::engine::local::folder::store_folder::Identity;
 use crate::error::StoreError;
 use crate::sync::lock;
 
@@ -32,18 +32,18 @@ struct Registry {
 }
 
 /// A share of the store of a folder. The last one closes it.
-pub(super) struct Shared {
+pub(crate) struct Shared {
     store: Option<Arc<Store>>,
 }
 
 impl Shared {
     /// The store of this folder, which has been prepared; if it is not open, with a map of so many
     /// bytes.
-    pub(super) fn open(folder: &Path, bytes: usize) -> Result<Self, StoreError> {
+    pub(crate) fn open(folder: &Path, bytes: usize) -> Result<Self, StoreError> {
         Self::open_in(std::process::id(), folder, bytes)
     }
 
-    pub(super) fn open_in(process: u32, folder: &Path, bytes: usize) -> Result<Self, StoreError> {
+    pub(crate) fn open_in(process: u32, folder: &Path, bytes: usize) -> Result<Self, StoreError> {
         let identity = Identity::at(folder);
         let identity = identity.map_err(|error| errors::of_files(folder, &error))?;
         loop {

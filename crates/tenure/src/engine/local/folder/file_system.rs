@@ -3,7 +3,7 @@
 use rustix::fs::StatFs;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Disk {
+pub(crate) enum Disk {
     /// Of this machine alone.
     Local(&'static str),
     /// Of several machines: what one of them maps or locks there, another may not see.
@@ -40,7 +40,7 @@ const SHARED: [(u32, &str); 11] = [
 ];
 const MADE: [(u32, &str); 2] = [(0x6573_5546, "FUSE"), (0x786F_4256, "a folder of VirtualBox")];
 
-pub(super) fn kind_of(disk: &StatFs) -> Disk {
+pub(crate) fn kind_of(disk: &StatFs) -> Disk {
     // Its type is another one on every machine; all numbers have 32 bits.
     known(disk.f_type as u32)
 }

@@ -6,30 +6,30 @@ use std::ops::Bound;
 use heed::types::Bytes;
 use heed::{RoPrefix, RwTxn};
 
-use super::client;
-use super::errors;
 use super::listing::Progress;
-use super::liveness::{self, Waiters};
 use super::record::{self, Meta};
 use super::store::Store;
-use super::store_mutex::{Patience, StoreGuard};
 use crate::clock;
 use crate::core::lock::LockState;
 use crate::core::moment::Now;
 use crate::core::name::LockName;
 use crate::core::table::{ClientId, Effects, Table};
+use crate::engine::local::errors;
+use crate::engine::local::liveness::client_files;
+use crate::engine::local::liveness::{self, Waiters};
+use crate::engine::local::waiting::store_mutex::{Patience, StoreGuard};
 use crate::error::StoreError;
 
 /// What keys begin with.
-pub(super) const LOCK: u8 = b'l';
-pub(super) const FORCED: u8 = b'x';
+pub(crate) const LOCK: u8 = b'l';
+pub(crate) const FORCED: u8 = b'x';
 const META: &[u8] = b"m";
 
 /// How many forced releases are remembered, as in the table.
 const FORCED_KEPT: usize = 1000;
 
 /// Which locks an operation is about.
-pub(super) enum Subject<'a> {
+pub(crate) enum Subject<'a> {
     Lock(&'a LockName),
     Locks(Vec<&'a LockName>),
     /// A lock as people look at it: with the record of its forced release, and without any waiter
@@ -40,21 +40,21 @@ pub(super) enum Subject<'a> {
 }
 
 /// What an operation has done.
-pub(super) struct Done<T> {
-    pub(super) outcome: T,
+pub(crate) struct Done<T> {
+    pub(crate) outcome: T,
     /// The wake-ups to deliver.
-    pub(super) effects: Effects,
+    pub(crate) effects: Effects,
     /// The locks among several for which nothing was done, each with the reason.
-    pub(super) unreadable: Vec<(LockName, StoreError)>,
+    pub(crate) unreadable: Vec<(LockName, StoreError)>,
 }
 
-pub(super) struct Step<'s> {
-    pub(super) store: &'s Store,
-    pub(super) transaction: RwTxn<'s>,
+pub(crate) struct Step<'s> {
+    pub(crate) store: &'s Store,
+    pub(crate) transaction: RwTxn<'s>,
     /// Locks in the table, with the bytes they were read from.
-    pub(super) brought: Vec<(LockName, Option<Vec<u8>>)>,
+    pub(crate) brought: Vec<(LockName, Option<Vec<u8>>)>,
     /// Locks that could not be brought, because their records cannot be read. They stay as they are.
-    pub(super) unreadable: Vec<(LockName, StoreError)>,
+    pub(crate) unreadable: Vec<(LockName, StoreError)>,
     /// Clients that were asked for, and whether they are gone.
     asked: Vec<(ClientId, bool)>,
     // Last, so that the transaction has ended when the turn does.
@@ -62,7 +62,7 @@ pub(super) struct Step<'s> {
 }
 
 impl<'s> Step<'s> {
-    pub(super) fn begin(store: &'s Store, patience: Patience) -> Result<Self, StoreError> {
+    pub(crate) fn begin(store: &'s Store, patience: Patience) -> Result<Self, StoreError> {
         let guard = store.mutex.take(patience, || store.last_change())?;
         let transaction = store.env.write_txn();
         let transaction = transaction.map_err(|error| errors::of_map(store.folder(), &error))?;
@@ -77,7 +77,7 @@ impl<'s> Step<'s> {
     }
 
     /// Performs an operation. If it is about one lock, that lock must be readable.
-    pub(super) fn perform<T>(
+    pub(crate) fn perform<T>(
         mut self,
         mut subject: Subject<'_>,
         operation: impl FnOnce(&mut Table, Now, &mut Effects) -> T,
@@ -146,15 +146,16 @@ impl<'s> Step<'s> {
     }
 
     /// Brings a lock to what its clients are now.
-    pub(super) fn settle_lives(&mut self, lock: &mut LockState, now: Now, waiters: Waiters) {
+    pub(crate) fn settle_lives(&mut self, lock: &mut LockState, now: Now, waiters: Waiters) {
         liveness::end_the_gone(lock, now.clock, waiters, |client_id| self.saw_end_of(client_id));
         liveness::prolong_the_inherited(lock, now.clock, |client_id| {
-            !self.saw_end_of(client_id) && client::is_inherited(&self.store.clients, client_id)
+            !self.saw_end_of(client_id)
+                && client_files::is_inherited(&self.store.clients, client_id)
         });
     }
 
     /// Whether a client is gone, which is asked for once in a step: what is gone stays so.
-    pub(super) fn saw_end_of(&mut self, client_id: ClientId) -> bool {
+    pub(crate) fn saw_end_of(&mut self, client_id: ClientId) -> bool {
         if let Some((_, is_gone)) = self.asked.iter().find(|(asked, _)| *asked == client_id) {
             return *is_gone;
         }
@@ -163,19 +164,19 @@ impl<'s> Step<'s> {
         is_gone
     }
 
-    pub(super) fn decode(&self, name: &LockName, bytes: &[u8]) -> Result<LockState, StoreError> {
+    pub(crate) fn decode(&self, name: &LockName, bytes: &[u8]) -> Result<LockState, StoreError> {
         let unreadable = |why| errors::of_record(self.store.folder(), &format!("`{name}`"), why);
         record::decode_lock(bytes).map_err(unreadable)
     }
 
-    pub(super) fn refused(&self, error: &heed::Error) -> StoreError {
+    pub(crate) fn refused(&self, error: &heed::Error) -> StoreError {
         errors::of_map(self.store.folder(), error)
     }
 }
 
 /// The plain access to records.
 impl Step<'_> {
-    pub(super) fn read_meta(&self) -> Result<Meta, StoreError> {
+    pub(crate) fn read_meta(&self) -> Result<Meta, StoreError> {
         let Some(bytes) = self.get(META)? else {
             return Ok(Meta::default());
         };
@@ -183,18 +184,18 @@ impl Step<'_> {
             .map_err(|why| errors::of_record(self.store.folder(), "the store itself", why))
     }
 
-    pub(super) fn write_meta(&mut self, meta: &Meta) -> Result<(), StoreError> {
+    pub(crate) fn write_meta(&mut self, meta: &Meta) -> Result<(), StoreError> {
         self.put(META, &meta.encode())
     }
 
     /// How many records there are, of all kinds.
-    pub(super) fn count(&self) -> Result<u64, StoreError> {
+    pub(crate) fn count(&self) -> Result<u64, StoreError> {
         let count = self.store.records.len(&self.transaction);
         count.map_err(|error| self.refused(&error))
     }
 
     /// The next few keys that begin so, in order, after one of them.
-    pub(super) fn keys(
+    pub(crate) fn keys(
         &self,
         prefix: &[u8],
         after: &[u8],
@@ -213,17 +214,17 @@ impl Step<'_> {
         Ok(keys)
     }
 
-    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let found = self.store.records.get(&self.transaction, key);
         Ok(found.map_err(|error| self.refused(&error))?.map(<[u8]>::to_vec))
     }
 
-    pub(super) fn put(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn put(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), StoreError> {
         let put = self.store.records.put(&mut self.transaction, key, bytes);
         put.map_err(|error| self.refused(&error))
     }
 
-    pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn delete(&mut self, key: &[u8]) -> Result<(), StoreError> {
         let deleted = self.store.records.delete(&mut self.transaction, key);
         deleted.map(drop).map_err(|error| self.refused(&error))
     }
@@ -233,7 +234,7 @@ impl Step<'_> {
         found.map_err(|error| self.refused(&error))
     }
 
-    pub(super) fn commit(mut self) -> Result<(), StoreError> {
+    pub(crate) fn commit(mut self) -> Result<(), StoreError> {
         let before = self.store.last_change();
         let committed = self.transaction.commit();
         if self.store.last_change() != before {
@@ -243,7 +244,7 @@ impl Step<'_> {
     }
 }
 
-pub(super) fn key(kind: u8, name: &str) -> Vec<u8> {
+pub(crate) fn key(kind: u8, name: &str) -> Vec<u8> {
     let mut key = Vec::with_capacity(1 + name.len());
     key.push(kind);
     key.extend_from_slice(name.as_bytes());
@@ -251,6 +252,6 @@ pub(super) fn key(kind: u8, name: &str) -> Vec<u8> {
 }
 
 /// The name of the lock that has this key; none if nobody can ask for it.
-pub(super) fn name_of(key: &[u8]) -> Option<LockName> {
+pub(crate) fn name_of(key: &[u8]) -> Option<LockName> {
     LockName::new(std::str::from_utf8(key.get(1..)?).ok()?).ok()
 }

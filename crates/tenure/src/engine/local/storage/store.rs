@@ -9,50 +9,52 @@ use std::sync::{Arc, Mutex};
 
 use heed::Env;
 
-use super::blocks;
-use super::boot;
-use super::client::{self, Ear, Presence};
-use super::errors;
-use super::folder::{CLIENTS, DATA};
-use super::liveness::{MAX_CLIENT, client_of};
-use super::lock_files::LockFiles;
 use super::map::{self, Records};
 use super::quota::Search;
-use super::step::{Done, Step, Subject};
-use super::store_folder::StoreFolder;
-use super::store_mutex::{Patience, StoreMutex};
+use super::transaction::{Done, Step, Subject};
 use crate::core::moment::Now;
 use crate::core::table::{ClientId, Effects, Table};
+use crate::engine::local::errors;
+use crate::engine::local::folder::boot;
+use crate::engine::local::folder::preallocate;
+use crate::engine::local::folder::store_folder::StoreFolder;
+use crate::engine::local::folder::{CLIENTS, DATA};
+use crate::engine::local::liveness::client_files;
+use crate::engine::local::liveness::lock_files::LockFiles;
+use crate::engine::local::liveness::presence::Presence;
+use crate::engine::local::liveness::{MAX_CLIENT, client_of};
+use crate::engine::local::waiting::receiver::{self, Receiver};
+use crate::engine::local::waiting::store_mutex::{Patience, StoreMutex};
 use crate::engine::{CancelRequest, Wakeup};
 use crate::error::StoreError;
 use crate::sync::lock;
 
-pub(super) struct Store {
+pub(crate) struct Store {
     folder: PathBuf,
-    pub(super) clients: PathBuf,
-    pub(super) env: Env,
-    pub(super) records: Records,
+    pub(crate) clients: PathBuf,
+    pub(crate) env: Env,
+    pub(crate) records: Records,
     /// The clients of this process.
-    here: Mutex<HashMap<ClientId, Arc<Ear>>>,
+    here: Mutex<HashMap<ClientId, Arc<Receiver>>>,
     /// What wake-ups are sent from.
     sender: UnixDatagram,
     process: u32,
     lock_files: LockFiles,
-    pub(super) mutex: StoreMutex,
+    pub(crate) mutex: StoreMutex,
     /// Where the clients are to be found.
-    pub(super) store_folder: StoreFolder,
-    pub(super) search: Search,
+    pub(crate) store_folder: StoreFolder,
+    pub(crate) search: Search,
 }
 
 impl Store {
-    pub(super) fn open(process: u32, folder: &Path, bytes: usize) -> Result<Self, StoreError> {
+    pub(crate) fn open(process: u32, folder: &Path, bytes: usize) -> Result<Self, StoreError> {
         let of_files = |error| errors::of_files(folder, &error);
         let mutex = StoreMutex::open(folder).map_err(of_files)?;
         // Before the map is open, changes are seen by the time of the last write to its file.
         let data = folder.join(DATA);
         let guard = mutex.take(Patience::Opening, || written_at(&data))?;
         boot::begin(folder).map_err(of_files)?;
-        blocks::reserve(&folder.join("lock.mdb")).map_err(of_files)?;
+        preallocate::reserve(&folder.join("lock.mdb")).map_err(of_files)?;
         let (env, records) =
             map::open(folder, bytes).map_err(|error| errors::of_map(folder, &error))?;
         let store_folder = StoreFolder::open(folder).map_err(of_files)?;
@@ -77,16 +79,16 @@ impl Store {
         Ok(store)
     }
 
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    pub(super) fn is_of_parent(&self) -> bool {
+    pub(crate) fn is_of_parent(&self) -> bool {
         std::process::id() != self.process
     }
 
     /// Refuses a share of this store to a forked child, and to whoever finds it elsewhere.
-    pub(super) fn ensure_shared(&self, process: u32) -> Result<(), StoreError> {
+    pub(crate) fn ensure_shared(&self, process: u32) -> Result<(), StoreError> {
         if process != self.process {
             return Err(self.of_parent());
         }
@@ -104,40 +106,40 @@ impl Store {
     }
 
     /// A new client of this store.
-    pub(super) fn join(&self) -> Result<Presence, StoreError> {
+    pub(crate) fn join(&self) -> Result<Presence, StoreError> {
         let mut step = Step::begin(self, Patience::Opening)?;
         let mut meta = step.read_meta()?;
         let of_files = |error| errors::of_files(&self.folder, &error);
-        client::remove_stale(&self.clients).map_err(of_files)?;
+        client_files::remove_stale(&self.clients).map_err(of_files)?;
         loop {
             meta.last_client_id = meta.last_client_id % MAX_CLIENT + 1;
-            if client::is_stale(&self.clients, meta.last_client_id) {
+            if client_files::is_stale(&self.clients, meta.last_client_id) {
                 break;
             }
         }
         let presence = Presence::begin(&self.clients, meta.last_client_id).map_err(of_files)?;
         step.write_meta(&meta)?;
         step.commit()?;
-        lock(&self.here).insert(presence.ear.client_id, presence.ear.clone());
+        lock(&self.here).insert(presence.receiver.client_id, presence.receiver.clone());
         Ok(presence)
     }
 
-    pub(super) fn leave(&self, client_id: ClientId) {
+    pub(crate) fn leave(&self, client_id: ClientId) {
         lock(&self.here).remove(&client_id);
     }
 
     /// Whether a client is one of this process.
-    pub(super) fn is_here(&self, client_id: ClientId) -> bool {
+    pub(crate) fn is_here(&self, client_id: ClientId) -> bool {
         lock(&self.here).contains_key(&client_id)
     }
 
     /// A number that is another one after every change, of whatever lock.
-    pub(super) fn last_change(&self) -> usize {
+    pub(crate) fn last_change(&self) -> usize {
         self.env.info().last_txn_id
     }
 
     /// Whether a client has ended.
-    pub(super) fn is_gone(&self, client_id: ClientId) -> bool {
+    pub(crate) fn is_gone(&self, client_id: ClientId) -> bool {
         !self.is_here(client_id)
             && self.lock_files.has_ended(&self.clients, client_id)
             // Gone with the whole folder, a file proves nothing.
@@ -145,7 +147,7 @@ impl Store {
     }
 
     /// Performs one operation in one transaction, then delivers the wake-ups that follow.
-    pub(super) fn perform<T>(
+    pub(crate) fn perform<T>(
         &self,
         patience: Patience,
         subject: Subject<'_>,
@@ -155,7 +157,7 @@ impl Store {
     }
 
     /// The same on several locks: those that cannot be read are told, and leave the others alone.
-    pub(super) fn perform_on_each<T>(
+    pub(crate) fn perform_on_each<T>(
         &self,
         patience: Patience,
         subject: Subject<'_>,
@@ -196,8 +198,8 @@ impl Store {
     fn tell(&self, client_id: ClientId, wakeup: &Wakeup) -> bool {
         let here = lock(&self.here).get(&client_id).cloned();
         match here {
-            Some(ear) => ear.wake(wakeup.clone()),
-            None => client::send(&self.sender, &self.clients, client_id, wakeup),
+            Some(receiver) => receiver.wake(wakeup.clone()),
+            None => receiver::send(&self.sender, &self.clients, client_id, wakeup),
         }
     }
 }

@@ -7,27 +7,27 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Stat, fstat, lstat};
 
-use super::folder::{CLIENTS, DATA};
+use super::location::{CLIENTS, DATA};
 use crate::error::StoreError;
 
 /// Which file it is, whatever its path. While it is open, no other one gets its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     device: u64,
     inode: u64,
 }
 
 impl Identity {
-    pub(super) fn of(file: &File) -> io::Result<Self> {
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
         Ok(fstat(file)?.into())
     }
 
-    pub(super) fn at(path: &Path) -> io::Result<Self> {
+    pub(crate) fn at(path: &Path) -> io::Result<Self> {
         Ok(lstat(path)?.into())
     }
 
     /// Whether this one is at a path now.
-    pub(super) fn is_at(self, path: &Path) -> bool {
+    pub(crate) fn is_at(self, path: &Path) -> bool {
         Self::at(path).is_ok_and(|found| found == self)
     }
 }
@@ -38,11 +38,11 @@ impl From<Stat> for Identity {
     }
 }
 
-pub(super) struct StoreFolder {
+pub(crate) struct StoreFolder {
     folder: PathBuf,
     clients: PathBuf,
     clients_identity: Identity,
-    pub(super) data_identity: Identity,
+    pub(crate) data_identity: Identity,
     // Open, so that no others get their numbers.
     _clients: File,
     data: File,
@@ -51,7 +51,7 @@ pub(super) struct StoreFolder {
 }
 
 impl StoreFolder {
-    pub(super) fn open(folder: &Path) -> io::Result<Self> {
+    pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         let clients = folder.join(CLIENTS);
         let (clients_file, data) = (File::open(&clients)?, File::open(folder.join(DATA))?);
         Ok(Self {
@@ -66,21 +66,21 @@ impl StoreFolder {
     }
 
     /// False if the folder was removed or moved away, or what is in it.
-    pub(super) fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         self.has_data() && self.clients_identity.is_at(&self.clients)
     }
 
     /// False if the file with the locks was removed. Whether it was moved is not seen here.
-    pub(super) fn has_data(&self) -> bool {
+    pub(crate) fn has_data(&self) -> bool {
         fstat(&self.data).is_ok_and(|found| found.st_nlink > 0)
     }
 
-    pub(super) fn ensure_there(&self) -> Result<(), StoreError> {
+    pub(crate) fn ensure_there(&self) -> Result<(), StoreError> {
         if self.is_there() { Ok(()) } else { Err(self.missing()) }
     }
 
     /// For whoever wants what is there now, while this one is still open.
-    pub(super) fn in_use_here(&self) -> StoreError {
+    pub(crate) fn in_use_here(&self) -> StoreError {
         StoreError::refused(format!(
             "the folder `{}` was removed and made anew, and this process still has clients of the \
              removed one: drop them, and connect again",
@@ -89,7 +89,7 @@ impl StoreFolder {
     }
 
     /// Why this process does not find the folder any more, as far as it can know.
-    pub(super) fn missing(&self) -> StoreError {
+    pub(crate) fn missing(&self) -> StoreError {
         let path = self.folder.display();
         StoreError::refused(match Identity::at(&self.clients) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => format!(

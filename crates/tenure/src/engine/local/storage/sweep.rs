@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use super::liveness::Waiters;
 use super::record::Meta;
-use super::step::{LOCK, Step, name_of};
+use super::transaction::{LOCK, Step, name_of};
 use crate::clock;
 use crate::core::moment::Now;
+use crate::engine::local::liveness::Waiters;
 use crate::error::StoreError;
 
 /// Where the last slice ended.
@@ -25,7 +25,7 @@ const SEARCH: Duration = Duration::from_millis(10);
 
 impl Step<'_> {
     /// A slice, each time the number of records has doubled since all were looked at, until all are.
-    pub(super) fn sweep(&mut self, meta: &mut Meta, now: Now) -> Result<(), StoreError> {
+    pub(crate) fn sweep(&mut self, meta: &mut Meta, now: Now) -> Result<(), StoreError> {
         if self.count()? < meta.sweep_at.max(SWEEP_FROM) {
             return Ok(());
         }
@@ -38,7 +38,7 @@ impl Step<'_> {
 
     /// Slices until `is_enough`, all were looked at, or others would wait too long. How many locks
     /// were forgotten.
-    pub(super) fn sweep_until(
+    pub(crate) fn sweep_until(
         &mut self,
         now: Now,
         is_enough: impl Fn(&Self) -> Result<bool, StoreError>,
@@ -57,7 +57,7 @@ impl Step<'_> {
     }
 
     /// Looks at a few more records. How many were forgotten, and whether these were the last.
-    pub(super) fn sweep_slice(&mut self, now: Now) -> Result<(usize, bool), StoreError> {
+    pub(crate) fn sweep_slice(&mut self, now: Now) -> Result<(usize, bool), StoreError> {
         let after = self.get(CURSOR)?.unwrap_or_default();
         let keys = self.keys(&[LOCK], &after, SLICE)?;
         let mut forgotten = 0;

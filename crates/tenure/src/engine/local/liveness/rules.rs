@@ -12,13 +12,13 @@ use crate::owner::{Entry, Owner};
 
 /// Marks the route of a hold that does not end with its client: it was detached, or entries of
 /// several clients stand on it. It then lives by its lease, as on every other engine.
-pub(super) const KEPT: ClientId = 1 << 31;
+pub(crate) const KEPT: ClientId = 1 << 31;
 
 /// Marks the route of a waiter that looks for its turn itself, so that nobody has to wake it.
-pub(super) const AWAKE: ClientId = 1 << 30;
+pub(crate) const AWAKE: ClientId = 1 << 30;
 
 /// Clients have numbers below the marks.
-pub(super) const MAX_CLIENT: ClientId = AWAKE - 1;
+pub(crate) const MAX_CLIENT: ClientId = AWAKE - 1;
 
 /// For how long a hold that was inherited is prolonged at a time. Its end is noticed by the end of its
 /// heirs.
@@ -28,13 +28,13 @@ const INHERITED: Duration = Duration::from_secs(5);
 const FEW: usize = 3;
 
 /// The client of a route, without the marks.
-pub(super) const fn client_of(client_id: ClientId) -> ClientId {
+pub(crate) const fn client_of(client_id: ClientId) -> ClientId {
     client_id & MAX_CLIENT
 }
 
 /// Which waiters are asked for whether they live.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Waiters {
+pub(crate) enum Waiters {
     /// From the head of the queue to the first that lives: the others are asked for when it is
     /// their turn. To ask for all, each time, would take longer the more there are.
     First,
@@ -42,7 +42,7 @@ pub(super) enum Waiters {
 }
 
 /// Ends the leases of holders whose client is gone, and takes such waiters out of the queue.
-pub(super) fn end_the_gone(
+pub(crate) fn end_the_gone(
     lock: &mut LockState,
     now: Moment,
     waiters: Waiters,
@@ -73,7 +73,7 @@ pub(super) fn end_the_gone(
 
 /// Prolongs the leases of holders whose client has ended, and left them to processes that it had started:
 /// they last as long as these do.
-pub(super) fn prolong_the_inherited(
+pub(crate) fn prolong_the_inherited(
     lock: &mut LockState,
     now: Moment,
     mut is_inherited: impl FnMut(ClientId) -> bool,
@@ -94,13 +94,13 @@ fn bound_to_clients(lock: &LockState) -> impl Iterator<Item = &Holder> {
 }
 
 /// Whether somebody holds a lock or waits for it at this moment.
-pub(super) fn is_needed(lock: &LockState, now: Moment) -> bool {
+pub(crate) fn is_needed(lock: &LockState, now: Moment) -> bool {
     let mut waiters = lock.queue.iter().flat_map(|queue| queue.iter());
     lock.holders.iter().any(|it| it.until > now) || waiters.any(|it| it.alive_until > now)
 }
 
 /// From now on the owner's hold does not end with its client.
-pub(super) fn keep(lock: &mut LockState, owner: Owner) {
+pub(crate) fn keep(lock: &mut LockState, owner: Owner) {
     if let Some(holder) = lock.holders.find(owner) {
         let kept = holder.client_id | KEPT;
         lock.holders.set_route(owner, kept);
@@ -108,7 +108,7 @@ pub(super) fn keep(lock: &mut LockState, owner: Owner) {
 }
 
 /// The same, unless its client is this one.
-pub(super) fn keep_unless(lock: &mut LockState, owner: Owner, client: ClientId) {
+pub(crate) fn keep_unless(lock: &mut LockState, owner: Owner, client: ClientId) {
     let holder = lock.holders.find(owner);
     if holder.is_some_and(|holder| client_of(holder.client_id) != client) {
         keep(lock, owner);
@@ -122,7 +122,7 @@ pub(super) fn keep_unless(lock: &mut LockState, owner: Owner, client: ClientId) 
 /// and not all. Whoever comes to hold the lock was ahead of the next in line, and so is watched by it
 /// already. The last one alone would do, if nobody ever left the queue: then the next in line would
 /// watch one who is not ahead of it any more, until it asks again.
-pub(super) fn ahead_of(
+pub(crate) fn ahead_of(
     lock: &mut LockState,
     entry: Entry,
     client: ClientId,
@@ -163,7 +163,7 @@ pub(super) fn ahead_of(
 ///
 /// An owner's entries that waited at several clients were granted together: none of these clients
 /// may end the hold of the others. And who is awake needs no wake-up.
-pub(super) fn begin_holds(table: &mut Table, effects: &mut Effects) {
+pub(crate) fn begin_holds(table: &mut Table, effects: &mut Effects) {
     effects.retain(|(client_id, wakeup)| {
         let Wakeup::Granted { name, entry, .. } = wakeup else { return true };
         if let Some(lock) = table.lock_mut(name) {
@@ -178,7 +178,7 @@ pub(super) fn begin_holds(table: &mut Table, effects: &mut Effects) {
 }
 
 /// Notes whether a waiter looks for its turn itself.
-pub(super) fn set_awake(lock: &mut LockState, entry: Entry, is_awake: bool) {
+pub(crate) fn set_awake(lock: &mut LockState, entry: Entry, is_awake: bool) {
     if let Some(waiter) = lock.queue.as_mut().and_then(|queue| queue.find_mut(entry)) {
         waiter.client_id =
             if is_awake { waiter.client_id | AWAKE } else { waiter.client_id & !AWAKE };
@@ -187,7 +187,7 @@ pub(super) fn set_awake(lock: &mut LockState, entry: Entry, is_awake: bool) {
 
 /// Whether a waiter's turn may come within a moment: it is the first in line, and those who hold
 /// the lock are processes of their own, which go on while this one looks.
-pub(super) fn is_next(
+pub(crate) fn is_next(
     lock: &LockState,
     entry: Entry,
     mut is_here: impl FnMut(ClientId) -> bool,

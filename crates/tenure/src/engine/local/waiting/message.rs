@@ -1,17 +1,17 @@
 //! A wake-up on its way to another process, as one datagram.
 
-use super::bytes::{Reader, Unreadable, Writer};
+use crate::engine::local::storage::bytes::{Reader, Unreadable, Writer};
 use crate::engine::{Grant, Wakeup};
 
 /// No wake-up is longer: a name has 512 bytes at most.
-pub(super) const MAX_BYTES: usize = 1024;
+pub(crate) const MAX_BYTES: usize = 1024;
 
 const GRANTED: u8 = 1;
 const LOST: u8 = 2;
 const MISSED: u8 = 3;
 const SOONER: u8 = 4;
 
-pub(super) fn encode(wakeup: &Wakeup) -> Vec<u8> {
+pub(crate) fn encode(wakeup: &Wakeup) -> Vec<u8> {
     match wakeup {
         Wakeup::Granted { name, entry, grant } => {
             let mut out = Writer::beginning_with(GRANTED);
@@ -39,7 +39,7 @@ pub(super) fn encode(wakeup: &Wakeup) -> Vec<u8> {
     }
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Result<Wakeup, Unreadable> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Wakeup, Unreadable> {
     let mut from = Reader::new(bytes);
     let wakeup = match from.byte()? {
         GRANTED => Wakeup::Granted {

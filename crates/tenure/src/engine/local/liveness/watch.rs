@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, Weak};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::client::Ear;
 use crate::engine::Wakeup;
+use crate::engine::local::waiting::receiver::Receiver;
 use crate::sync::lock;
 
 /// More threads than this are not started: whoever waits behind further clients asks again
@@ -22,23 +22,23 @@ use crate::sync::lock;
 const MOST: usize = 64;
 
 /// Who wants to know of the end of which client, by its lock file.
-static WATCHED: Mutex<Option<HashMap<PathBuf, Vec<Weak<Ear>>>>> = Mutex::new(None);
+static WATCHED: Mutex<Option<HashMap<PathBuf, Vec<Weak<Receiver>>>>> = Mutex::new(None);
 
-/// Tells `ear` that it may have missed something when the client with this lock file ends.
-pub(super) fn watch(file: PathBuf, ear: &Arc<Ear>) {
+/// Tells `receiver` that it may have missed something when the client with this lock file ends.
+pub(crate) fn watch(file: PathBuf, receiver: &Arc<Receiver>) {
     let mut guard = lock(&WATCHED);
     let watched = guard.get_or_insert_default();
-    if let Some(ears) = watched.get_mut(&file) {
-        ears.retain(|it| it.strong_count() > 0);
-        if !ears.iter().any(|it| std::ptr::eq(it.as_ptr(), Arc::as_ptr(ear))) {
-            ears.push(Arc::downgrade(ear));
+    if let Some(receivers) = watched.get_mut(&file) {
+        receivers.retain(|it| it.strong_count() > 0);
+        if !receivers.iter().any(|it| std::ptr::eq(it.as_ptr(), Arc::as_ptr(receiver))) {
+            receivers.push(Arc::downgrade(receiver));
         }
         return;
     }
     if watched.len() >= MOST {
         return;
     }
-    watched.insert(file.clone(), vec![Arc::downgrade(ear)]);
+    watched.insert(file.clone(), vec![Arc::downgrade(receiver)]);
     let thread = std::thread::Builder::new().name("tenure-watch".into());
     let watching = file.clone();
     if thread.spawn(move || wait(&watching)).is_err() {
@@ -48,12 +48,12 @@ pub(super) fn watch(file: PathBuf, ear: &Arc<Ear>) {
 
 fn wait(file: &Path) {
     let has_ended = until_end(file);
-    let ears = lock(&WATCHED).as_mut().and_then(|watched| watched.remove(file));
+    let receivers = lock(&WATCHED).as_mut().and_then(|watched| watched.remove(file));
     if !has_ended {
         return;
     }
-    for ear in ears.iter().flatten().filter_map(Weak::upgrade) {
-        ear.wake(Wakeup::Missed);
+    for receiver in receivers.iter().flatten().filter_map(Weak::upgrade) {
+        receiver.wake(Wakeup::Missed);
     }
 }
 

@@ -12,63 +12,63 @@ use crate::info::About;
 use crate::owner::{Entry, Owner};
 
 /// Why bytes cannot be read, in words that fit behind "because".
-pub(super) type Unreadable = &'static str;
+pub(crate) type Unreadable = &'static str;
 
 #[derive(Default)]
-pub(super) struct Writer(Vec<u8>);
+pub(crate) struct Writer(Vec<u8>);
 
 impl Writer {
     /// Begins with what the rest is: a version, or a kind of message.
-    pub(super) fn beginning_with(first: u8) -> Self {
+    pub(crate) fn beginning_with(first: u8) -> Self {
         let mut bytes = Vec::with_capacity(192);
         bytes.push(first);
         Self(bytes)
     }
 
-    pub(super) fn finish(self) -> Vec<u8> {
+    pub(crate) fn finish(self) -> Vec<u8> {
         self.0
     }
 
-    pub(super) fn byte(&mut self, value: u8) {
+    pub(crate) fn byte(&mut self, value: u8) {
         self.0.push(value);
     }
 
-    pub(super) fn short(&mut self, value: u32) {
+    pub(crate) fn short(&mut self, value: u32) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub(super) fn long(&mut self, value: u64) {
+    pub(crate) fn long(&mut self, value: u64) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub(super) fn length(&mut self, value: usize) {
+    pub(crate) fn length(&mut self, value: usize) {
         // More than four billion of anything would not fit in the map.
         self.short(u32::try_from(value).unwrap_or(u32::MAX));
     }
 
-    pub(super) fn text(&mut self, text: &str) {
+    pub(crate) fn text(&mut self, text: &str) {
         self.length(text.len());
         self.0.extend_from_slice(text.as_bytes());
     }
 
-    pub(super) fn moment(&mut self, moment: Moment) {
+    pub(crate) fn moment(&mut self, moment: Moment) {
         self.long(moment.as_micros());
     }
 
-    pub(super) fn duration(&mut self, duration: Duration) {
+    pub(crate) fn duration(&mut self, duration: Duration) {
         self.long(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
     }
 
-    pub(super) fn owner(&mut self, owner: Owner) {
+    pub(crate) fn owner(&mut self, owner: Owner) {
         self.0.extend_from_slice(&owner.value().to_le_bytes());
     }
 
-    pub(super) fn entry(&mut self, entry: Entry) {
+    pub(crate) fn entry(&mut self, entry: Entry) {
         self.owner(entry.owner);
         self.long(entry.number);
     }
 
-    pub(super) fn about(&mut self, about: &About) {
+    pub(crate) fn about(&mut self, about: &About) {
         self.text(&about.host);
         self.short(about.pid);
         self.text(&about.program);
@@ -79,15 +79,15 @@ impl Writer {
     }
 }
 
-pub(super) struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(super) const fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
     /// Everything must have been read.
-    pub(super) fn finish(self) -> Result<(), Unreadable> {
+    pub(crate) fn finish(self) -> Result<(), Unreadable> {
         if self.0.is_empty() { Ok(()) } else { Err("there is more in it than belongs there") }
     }
 
@@ -103,43 +103,43 @@ impl<'a> Reader<'a> {
         Ok(array)
     }
 
-    pub(super) fn byte(&mut self) -> Result<u8, Unreadable> {
+    pub(crate) fn byte(&mut self) -> Result<u8, Unreadable> {
         Ok(self.array::<1>()?[0])
     }
 
-    pub(super) fn short(&mut self) -> Result<u32, Unreadable> {
+    pub(crate) fn short(&mut self) -> Result<u32, Unreadable> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    pub(super) fn long(&mut self) -> Result<u64, Unreadable> {
+    pub(crate) fn long(&mut self) -> Result<u64, Unreadable> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
     /// How many follow. Each takes a byte at least, so a wrong length allocates nothing.
-    pub(super) fn length(&mut self) -> Result<usize, Unreadable> {
+    pub(crate) fn length(&mut self) -> Result<usize, Unreadable> {
         let length = self.short()? as usize;
         if length > self.0.len() { Err("it ends too early") } else { Ok(length) }
     }
 
-    pub(super) fn text(&mut self) -> Result<&'a str, Unreadable> {
+    pub(crate) fn text(&mut self) -> Result<&'a str, Unreadable> {
         let length = self.length()?;
         std::str::from_utf8(self.take(length)?).map_err(|_| "a text in it is not UTF-8")
     }
 
-    pub(super) fn moment(&mut self) -> Result<Moment, Unreadable> {
+    pub(crate) fn moment(&mut self) -> Result<Moment, Unreadable> {
         Ok(Moment::from_micros(self.long()?))
     }
 
-    pub(super) fn duration(&mut self) -> Result<Duration, Unreadable> {
+    pub(crate) fn duration(&mut self) -> Result<Duration, Unreadable> {
         Ok(Duration::from_micros(self.long()?))
     }
 
-    pub(super) fn fence(&mut self) -> Result<Fence, Unreadable> {
+    pub(crate) fn fence(&mut self) -> Result<Fence, Unreadable> {
         let fence = Fence::from_value(self.long()?);
         if fence > Fence::MAX { Err("a fence in it is out of range") } else { Ok(fence) }
     }
 
-    pub(super) fn permits(&mut self) -> Result<u32, Unreadable> {
+    pub(crate) fn permits(&mut self) -> Result<u32, Unreadable> {
         let permits = self.short()?;
         if permits > Shape::MAX_LIMIT {
             Err("there are more permits than can be")
@@ -148,23 +148,23 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn lease(&mut self) -> Result<Lease, Unreadable> {
+    pub(crate) fn lease(&mut self) -> Result<Lease, Unreadable> {
         Lease::new(self.duration()?).map_err(|_| "a lease in it is out of range")
     }
 
-    pub(super) fn owner(&mut self) -> Result<Owner, Unreadable> {
+    pub(crate) fn owner(&mut self) -> Result<Owner, Unreadable> {
         Ok(Owner::from_value(u128::from_le_bytes(self.array()?)))
     }
 
-    pub(super) fn entry(&mut self) -> Result<Entry, Unreadable> {
+    pub(crate) fn entry(&mut self) -> Result<Entry, Unreadable> {
         Ok(Entry { owner: self.owner()?, number: self.long()? })
     }
 
-    pub(super) fn name(&mut self) -> Result<LockName, Unreadable> {
+    pub(crate) fn name(&mut self) -> Result<LockName, Unreadable> {
         LockName::new(self.text()?).map_err(|_| "a name in it is no lock's name")
     }
 
-    pub(super) fn about(&mut self) -> Result<Arc<About>, Unreadable> {
+    pub(crate) fn about(&mut self) -> Result<Arc<About>, Unreadable> {
         let (host, pid, program) = (self.text()?.into(), self.short()?, self.text()?.into());
         let note = if self.byte()? == 0 { None } else { Some(self.text()?.into()) };
         Ok(Arc::new(About { host, pid, program, note }))

@@ -15,15 +15,15 @@ const VERSION: u8 = 1;
 
 /// What the store remembers besides its locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Meta {
-    pub(super) last_client_id: ClientId,
-    pub(super) last_fence: u64,
+pub(crate) struct Meta {
+    pub(crate) last_client_id: ClientId,
+    pub(crate) last_fence: u64,
     /// With so many records, those that nobody needs are looked for.
-    pub(super) sweep_at: u64,
+    pub(crate) sweep_at: u64,
 }
 
 impl Meta {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Writer::beginning_with(VERSION);
         out.short(self.last_client_id);
         out.long(self.last_fence);
@@ -31,7 +31,7 @@ impl Meta {
         out.finish()
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
         read(bytes, |from| {
             let (last_client_id, last_fence) = (from.short()?, from.fence()?.value());
             Ok(Self { last_client_id, last_fence, sweep_at: from.long()? })
@@ -39,7 +39,7 @@ impl Meta {
     }
 }
 
-pub(super) fn encode_lock(lock: &LockState) -> Vec<u8> {
+pub(crate) fn encode_lock(lock: &LockState) -> Vec<u8> {
     let mut out = Writer::beginning_with(VERSION);
     out.byte(number_of(lock.kind));
     out.short(lock.limit);
@@ -61,7 +61,7 @@ pub(super) fn encode_lock(lock: &LockState) -> Vec<u8> {
 }
 
 /// Refuses also what can be read but never was a lock: the rules would not hold for it, or not end.
-pub(super) fn decode_lock(bytes: &[u8]) -> Result<LockState, Unreadable> {
+pub(crate) fn decode_lock(bytes: &[u8]) -> Result<LockState, Unreadable> {
     read(bytes, |from| {
         let (kind, limit) = (kind_of(from.byte()?)?, from.short()?);
         Shape::new(kind, limit, 1).map_err(|_| "its limit is out of range")?;
@@ -88,7 +88,7 @@ pub(super) fn decode_lock(bytes: &[u8]) -> Result<LockState, Unreadable> {
     })
 }
 
-pub(super) fn encode_forced(record: &ForceRecord) -> Vec<u8> {
+pub(crate) fn encode_forced(record: &ForceRecord) -> Vec<u8> {
     let mut out = Writer::beginning_with(VERSION);
     // First, so that the oldest can be found without reading all.
     out.duration(record.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
@@ -100,7 +100,7 @@ pub(super) fn encode_forced(record: &ForceRecord) -> Vec<u8> {
     out.finish()
 }
 
-pub(super) fn decode_forced(bytes: &[u8]) -> Result<ForceRecord, Unreadable> {
+pub(crate) fn decode_forced(bytes: &[u8]) -> Result<ForceRecord, Unreadable> {
     read(bytes, |from| {
         let since_1970 = from.duration()?;
         let at = SystemTime::UNIX_EPOCH.checked_add(since_1970).ok_or("its time cannot be")?;
@@ -111,7 +111,7 @@ pub(super) fn decode_forced(bytes: &[u8]) -> Result<ForceRecord, Unreadable> {
 }
 
 /// When a forced release was; a record that cannot be read is the oldest.
-pub(super) fn forced_at(bytes: &[u8]) -> Duration {
+pub(crate) fn forced_at(bytes: &[u8]) -> Duration {
     let mut from = Reader::new(bytes.get(1..).unwrap_or_default());
     from.duration().unwrap_or_default()
 }

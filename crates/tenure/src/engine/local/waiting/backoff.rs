@@ -16,10 +16,10 @@ const LONGEST_NAP_OPENING: Duration = Duration::from_millis(40);
 /// stopped, or not let run, has not seen what others did meanwhile.
 const UNSEEN: Duration = Duration::from_millis(10);
 
-pub(super) struct Backoff {
-    pub(super) looked: Moment,
+pub(crate) struct Backoff {
+    pub(crate) looked: Moment,
     /// The last change that was seen.
-    pub(super) change: usize,
+    pub(crate) change: usize,
     begun: Moment,
     changed: Moment,
     nap: Duration,
@@ -27,17 +27,17 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    pub(super) const fn begin(now: Moment, change: usize) -> Self {
+    pub(crate) const fn begin(now: Moment, change: usize) -> Self {
         let (nap, longest_nap) = (FIRST_NAP, LONGEST_NAP);
         Self { looked: now, change, begun: now, changed: now, nap, longest_nap }
     }
 
     /// The same for a process that opens the store.
-    pub(super) const fn opening(self) -> Self {
+    pub(crate) const fn opening(self) -> Self {
         Self { longest_nap: LONGEST_NAP_OPENING, ..self }
     }
 
-    pub(super) fn look(&mut self, now: Moment, change: usize) {
+    pub(crate) fn look(&mut self, now: Moment, change: usize) {
         let unseen = now.since(self.looked).saturating_sub(UNSEEN.max(self.nap));
         self.looked = now;
         self.begun = self.begun + unseen;
@@ -48,17 +48,17 @@ impl Backoff {
     }
 
     /// For how long it was seen that nobody has changed anything.
-    pub(super) const fn still(&self) -> Duration {
+    pub(crate) const fn still(&self) -> Duration {
         self.looked.since(self.changed)
     }
 
-    pub(super) const fn waited(&self) -> Duration {
+    pub(crate) const fn waited(&self) -> Duration {
         self.looked.since(self.begun)
     }
 
     /// Longer from time to time, so that a crowd does not keep itself from working by looking.
     #[expect(clippy::disallowed_methods, reason = "for about as long as some operations take")]
-    pub(super) fn nap(&mut self) {
+    pub(crate) fn nap(&mut self) {
         std::thread::sleep(self.nap);
         self.nap = (self.nap * 2).min(self.longest_nap);
     }

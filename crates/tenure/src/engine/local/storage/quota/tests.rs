@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::LocalEngine;
 use crate::Tenure;
 use crate::blocking::block_on;
 use crate::core::lease::Lease;
 use crate::core::name::LockName;
 use crate::core::shape::{Kind, Shape};
+use crate::engine::local::LocalEngine;
 use crate::engine::{
     AcquireRequest, Acquired, CancelRequest, Engine, Queueing, ReleaseOutcome, ReleaseRequest,
     Renewal, Renewed,

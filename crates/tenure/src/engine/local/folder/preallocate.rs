@@ -10,11 +10,11 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
 /// What LMDB needs for its mutexes and 126 readers.
-pub(super) const BYTES: u64 = 8192;
+pub(crate) const BYTES: u64 = 8192;
 
 /// Makes the lock file with its blocks, while nobody else begins. The other file needs none ahead:
 /// LMDB writes to it by calls, which fail as calls do.
-pub(super) fn reserve(lock_file: &Path) -> io::Result<()> {
+pub(crate) fn reserve(lock_file: &Path) -> io::Result<()> {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let file = options.open(lock_file)?;

@@ -1,22 +1,22 @@
 //! Brings the locks that an operation is about from their records to the table. One that cannot be
 //! read stays where it is, and is noted.
 
-use super::errors;
 use super::listing::{self, Progress};
-use super::liveness::{self, Waiters};
 use super::record;
-use super::step::{FORCED, LOCK, Step, Subject, key, name_of};
+use super::transaction::{FORCED, LOCK, Step, Subject, key, name_of};
 use crate::clock;
 use crate::core::moment::Now;
 use crate::core::name::LockName;
 use crate::core::table::Table;
+use crate::engine::local::errors;
+use crate::engine::local::liveness::{self, Waiters};
 use crate::error::StoreError;
 
 /// How many keys a list reads at a time.
 const KEYS: usize = 64;
 
 impl Step<'_> {
-    pub(super) fn bring(
+    pub(crate) fn bring(
         &mut self,
         subject: &mut Subject<'_>,
         table: &mut Table,

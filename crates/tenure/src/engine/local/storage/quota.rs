@@ -8,11 +8,11 @@ mod tests;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use super::errors;
 use super::record;
-use super::step::Step;
+use super::transaction::Step;
 use crate::core::moment::{Moment, Now};
 use crate::core::table::Table;
+use crate::engine::local::errors;
 use crate::error::StoreError;
 use crate::sync::lock;
 
@@ -22,7 +22,7 @@ const SEARCH_EVERY: Duration = Duration::from_secs(1);
 
 /// When this process has searched a full store in vain.
 #[derive(Default)]
-pub(super) struct Search(Mutex<Option<Moment>>);
+pub(crate) struct Search(Mutex<Option<Moment>>);
 
 impl Search {
     fn is_due(&self, now: Moment) -> bool {
@@ -36,15 +36,15 @@ impl Search {
 
 /// How much of the map is in use, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Quota {
-    pub(super) used: usize,
+pub(crate) struct Quota {
+    pub(crate) used: usize,
     map: usize,
 }
 
 impl Quota {
     /// Half of the map: the other half takes two copies of the longest record, the one that is
     /// being written and the one before it, and what lies between the pieces that are free.
-    pub(super) const fn limit(self) -> usize {
+    pub(crate) const fn limit(self) -> usize {
         self.map / 2
     }
 
@@ -55,7 +55,7 @@ impl Quota {
 }
 
 impl Step<'_> {
-    pub(super) fn quota(&self) -> Result<Quota, StoreError> {
+    pub(crate) fn quota(&self) -> Result<Quota, StoreError> {
         let stat = self.store.records.stat(&self.transaction);
         let stat = stat.map_err(|error| self.refused(&error))?;
         let pages = stat.branch_pages + stat.leaf_pages + stat.overflow_pages;
@@ -65,7 +65,7 @@ impl Step<'_> {
 
     /// Whether there is room for what an operation has made longer, if need be after a search for
     /// what nobody needs.
-    pub(super) fn has_room(&mut self, table: &mut Table, now: Now) -> Result<bool, StoreError> {
+    pub(crate) fn has_room(&mut self, table: &mut Table, now: Now) -> Result<bool, StoreError> {
         let quota = self.quota()?;
         let is_long = |bytes: &Option<Vec<u8>>| {
             bytes.as_ref().is_some_and(|bytes| bytes.len() > quota.longest())
@@ -86,7 +86,7 @@ impl Step<'_> {
 
     /// Refuses an operation for which there is no quota, before any of it is written. What was
     /// searched is kept, so that the next search goes on from there.
-    pub(super) fn full(self) -> StoreError {
+    pub(crate) fn full(self) -> StoreError {
         let (store, quota) = (self.store, self.quota());
         match quota.and_then(|quota| self.commit().map(|()| quota)) {
             Ok(quota) => errors::of_full(store.folder(), quota.limit()),

@@ -1,8 +1,10 @@
 //! A request for a lock: it is granted, or stands in line, asleep or with open eyes.
 
-use super::step::Subject;
-use super::store_mutex::Patience;
-use super::{LocalEngine, client, liveness, watch};
+use super::LocalEngine;
+use super::liveness::client_files::lock_file;
+use super::liveness::{self, watch};
+use super::storage::transaction::Subject;
+use super::waiting::store_mutex::Patience;
 use crate::core::table::ClientId;
 use crate::engine::{AcquireRequest, Acquired, Grant};
 use crate::error::StoreError;
@@ -27,7 +29,7 @@ impl LocalEngine {
             entered = self.look(request, change).unwrap_or(entered);
         }
         for other in entered.ahead {
-            watch::watch(client::lock_file(&self.store.clients, other), &self.presence.ear);
+            watch::watch(lock_file(&self.store.clients, other), &self.presence.receiver);
         }
         Ok(entered.acquired)
     }

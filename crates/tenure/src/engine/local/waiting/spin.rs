@@ -18,7 +18,7 @@ const MOST_MISSES: u32 = 6;
 
 /// How looking has fared for one client.
 #[derive(Default)]
-pub(super) struct Spin {
+pub(crate) struct Spin {
     /// Asked for when it is first needed, because that takes a while.
     cores: OnceLock<usize>,
     misses: AtomicU32,
@@ -28,13 +28,13 @@ pub(super) struct Spin {
 
 impl Spin {
     #[cfg(test)]
-    pub(super) fn with_cores(cores: usize) -> Self {
+    pub(crate) fn with_cores(cores: usize) -> Self {
         Self { cores: cores.into(), ..Self::default() }
     }
 
     /// Whether the next wait is to be begun with open eyes. The counts are rough where threads
     /// meet, which is good enough.
-    pub(super) fn is_worth_it(&self) -> bool {
+    pub(crate) fn is_worth_it(&self) -> bool {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         if *self.cores.get_or_init(cores) == 1 {
             // Nobody else would get on while we look.
@@ -46,7 +46,7 @@ impl Spin {
     }
 
     /// Looks until there is something to see, or the moment is over: then none.
-    pub(super) fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    pub(crate) fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         let end = clock::now() + MOMENT;
         let seen = loop {
             if let Some(seen) = look() {

@@ -21,9 +21,9 @@ use rustix::fs::{FlockOperation, fcntl_lock, major, minor};
 use rustix::io::Errno;
 
 use super::backoff::Backoff;
-use super::errors;
 use crate::clock;
 use crate::core::moment::Moment;
+use crate::engine::local::errors;
 use crate::error::StoreError;
 use crate::sync::lock;
 
@@ -34,7 +34,7 @@ mod tests;
 const MOMENT: Duration = Duration::from_micros(30);
 
 /// No turn at all within this time is refused, whatever others do meanwhile.
-pub(super) const LONGEST: Duration = Duration::from_secs(1);
+pub(crate) const LONGEST: Duration = Duration::from_secs(1);
 
 /// The same for a process that begins: many may begin at once, and each needs a millisecond or more.
 const LONGEST_OPENING: Duration = Duration::from_secs(10);
@@ -45,7 +45,7 @@ const KNOWN: Duration = Duration::from_micros(300);
 
 /// How long to wait for the turn while nothing changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Patience {
+pub(crate) enum Patience {
     /// For what is done again if it is refused, also by the thread that must tell losses in time.
     Short,
     /// For what somebody asked for once.
@@ -80,7 +80,7 @@ struct Refusal {
 }
 
 /// Whose turn it is, among the processes and among the threads of this one.
-pub(super) struct StoreMutex {
+pub(crate) struct StoreMutex {
     path: PathBuf,
     // Never closed before the store: that would end the lock, whichever descriptor has it.
     file: File,
@@ -89,7 +89,7 @@ pub(super) struct StoreMutex {
 }
 
 impl StoreMutex {
-    pub(super) fn open(folder: &Path) -> io::Result<Self> {
+    pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         let path = folder.join("mutex");
         let mut options = File::options();
         let file = options.read(true).write(true).create(true).truncate(false).open(&path)?;
@@ -98,7 +98,7 @@ impl StoreMutex {
 
     /// Waits for the turn. Refused, nothing was done. `last_change` and the number in the file tell
     /// whether others get on: a store that is only busy is waited for.
-    pub(super) fn take(
+    pub(crate) fn take(
         &self,
         patience: Patience,
         last_change: impl Fn() -> usize,
@@ -180,7 +180,7 @@ impl StoreMutex {
 }
 
 /// Ended by the drop.
-pub(super) struct StoreGuard<'a> {
+pub(crate) struct StoreGuard<'a> {
     mutex: &'a StoreMutex,
     is_seen: bool,
     _here: MutexGuard<'a, ()>,
@@ -188,7 +188,7 @@ pub(super) struct StoreGuard<'a> {
 
 impl StoreGuard<'_> {
     /// Others see by what it has changed that this turn was had.
-    pub(super) const fn is_seen_by_its_change(&mut self) {
+    pub(crate) const fn is_seen_by_its_change(&mut self) {
         self.is_seen = true;
     }
 }

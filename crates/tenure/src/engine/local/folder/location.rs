@@ -4,14 +4,14 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::disk::{self, Disk};
+use super::file_system::{self, Disk};
 use crate::error::{Error, Invalid, StoreError};
 
 /// The file that has all locks, as LMDB names it.
-pub(super) const DATA: &str = "data.mdb";
+pub(crate) const DATA: &str = "data.mdb";
 
 /// Where the sockets and lock files of the clients are.
-pub(super) const CLIENTS: &str = "clients";
+pub(crate) const CLIENTS: &str = "clients";
 
 /// A socket's path has 108 bytes in all; the rest is for `/clients/2147483647.sock` and its end.
 const MAX_BYTES: usize = 80;
@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 80;
 /// The folder of a URL that names none: the same one for a shell and for a cron job, or they would
 /// not keep each other out. So it is not in XDG_RUNTIME_DIR, which a cron job does not have. Where
 /// somebody sets XDG_STATE_HOME, it is to be set for both.
-pub(super) fn default_folder() -> Result<PathBuf, Invalid> {
+pub(crate) fn default_folder() -> Result<PathBuf, Invalid> {
     let from = |variable: &str, below: &str| {
         let base = PathBuf::from(std::env::var_os(variable)?);
         base.is_absolute().then(|| base.join(below))
@@ -36,7 +36,7 @@ pub(super) fn default_folder() -> Result<PathBuf, Invalid> {
 
 /// Makes the folder if it is missing, and refuses one that others could write in: whoever can
 /// write there can have every lock, and crash everyone who maps the file.
-pub(super) fn prepare(folder: &Path) -> Result<PathBuf, Error> {
+pub(crate) fn prepare(folder: &Path) -> Result<PathBuf, Error> {
     if !folder.is_absolute() {
         let sentence = format!("the folder `{}` must be an absolute path", folder.display());
         return Err(Invalid::new(sentence).into());
@@ -91,7 +91,7 @@ fn check(folder: &Path) -> Result<(), Error> {
 fn check_disk(folder: &Path) -> Result<(), Error> {
     let found = rustix::fs::statfs(folder);
     let found = found.map_err(|error| trouble(folder, "cannot be looked at", &error.into()))?;
-    Ok(check_kind(folder, disk::kind_of(&found))?)
+    Ok(check_kind(folder, file_system::kind_of(&found))?)
 }
 
 /// A disk of several machines would let each of them have every lock. So might one that a program

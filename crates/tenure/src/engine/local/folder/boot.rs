@@ -8,8 +8,8 @@ use std::path::Path;
 
 use rustix::param::page_size;
 
-use super::client;
-use super::folder::{CLIENTS, DATA};
+use super::location::{CLIENTS, DATA};
+use crate::engine::local::liveness::client_files;
 
 /// What is another one after every start of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -22,7 +22,7 @@ const MAX_PAGE: usize = 0x8000;
 
 /// Removes what another boot has left. Only for the process that has the turn: no other then begins, and
 /// none is between making a client's file and locking it.
-pub(super) fn begin(folder: &Path) -> io::Result<()> {
+pub(crate) fn begin(folder: &Path) -> io::Result<()> {
     let path = folder.join("boot");
     // What is no file, as a pipe, might never end.
     if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
@@ -39,7 +39,7 @@ pub(super) fn begin(folder: &Path) -> io::Result<()> {
         return Ok(());
     }
     // No lock on a file outlives a boot: whoever has one is of this boot, whatever the file says.
-    if client::count_live(&folder.join(CLIENTS))? == 0 {
+    if client_files::count_live(&folder.join(CLIENTS))? == 0 {
         remove_all(folder)?;
     } else if data != Data::Whole {
         return Err(io::Error::other(format!(
