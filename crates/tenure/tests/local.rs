@@ -1,4 +1,4 @@
-//! The local engine among real processes and on real disks, with the trouble that these have.
+//! The local engine with real processes and real disks, and their failures.
 
 #![cfg(feature = "local")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -39,8 +39,8 @@ fn connect(folder: &Path) -> Tenure {
     block_on(Tenure::connect(&format!("local://{}", folder.display()))).unwrap()
 }
 
-/// A client that takes the first answer, whatever it is.
-fn connect_impatiently(folder: &Path) -> Result<Tenure, tenure::Error> {
+/// A client that does not retry.
+fn connect_once(folder: &Path) -> Result<Tenure, tenure::Error> {
     let builder = Tenure::builder().patience(Duration::ZERO);
     block_on(builder.connect(&format!("local://{}", folder.display())))
 }
@@ -58,7 +58,7 @@ fn pass(time: Duration) {
 fn until_waiting(tenure: &Tenure, count: usize) {
     let begun = now();
     while block_on(tenure.lock("x").inspect()).unwrap().waiting != count {
-        assert!(begun.elapsed() < LONG, "there are never {count} waiting");
+        assert!(begun.elapsed() < LONG, "the number of waiters never was {count}");
         std::thread::yield_now();
     }
 }

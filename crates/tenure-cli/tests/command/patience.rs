@@ -129,7 +129,7 @@ fn what_stays_refused_is_told_at_once() {
         (&*locked.url(), "NOAUTH"),
         (&*wrong, "WRONGPASS"),
         (&*stranger, "is not signed by an authority that is trusted here"),
-        ("local:///proc/nothing/store", "cannot be made"),
+        ("local:///proc/nothing/store", "cannot be created"),
     ] {
         for arguments in [
             &["run", "-w", "1h", "x", "--", "true"][..],

@@ -1,4 +1,4 @@
-//! Many processes at one lock.
+//! Many processes that contend for one lock.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::{connect, now, store, until_waiting};
 
 const CROWD: usize = 120;
 
-/// Unnoticed, an end costs three seconds or more.
+/// An end that is not detected costs three seconds or more.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-/// I7: everyone has its turn, also when each ends after it, which those behind it notice.
+/// I7: every waiter gets the lock, although each process ends after it, which wakes the waiters behind it.
 #[test]
-fn everyone_in_a_crowd_is_served() {
+fn every_waiter_of_a_crowd_is_served() {
     let (_around, folder) = store();
     let tenure = connect(&folder);
     let guard = block_on(tenure.lock("x").acquire()).unwrap();
@@ -26,13 +26,13 @@ fn everyone_in_a_crowd_is_served() {
         assert!(other.child.wait().unwrap().success(), "it was refused");
     }
     let took = released.elapsed();
-    println!("all were served after {took:?}");
+    println!("the last waiter was served after {took:?}");
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
-/// The one ahead gave up, which nobody was told; then the holder is killed.
+/// The predecessor gave up, of which no waiter is notified; then the holder is killed.
 #[test]
-fn who_waited_behind_one_that_gave_up_notices_the_end_of_the_holder() {
+fn a_waiter_behind_one_that_gave_up_detects_the_end_of_the_holder() {
     let (_around, folder) = store();
     let tenure = connect(&folder);
     let mut holder = start(&folder, "hold");
@@ -55,7 +55,7 @@ fn who_waited_behind_one_that_gave_up_notices_the_end_of_the_holder() {
 
 /// The holder that is killed is not the one that came last.
 #[test]
-fn the_end_of_any_of_several_holders_is_noticed_at_once() {
+fn the_end_of_any_of_several_holders_is_detected_at_once() {
     for killed in 0..2 {
         let (_around, folder) = store();
         let mut holders = [start(&folder, "take a permit"), start(&folder, "take a permit")];
@@ -71,9 +71,9 @@ fn the_end_of_any_of_several_holders_is_noticed_at_once() {
     }
 }
 
-/// Whoever is gone is passed over when its turn comes, wherever it stood.
+/// A dead waiter is passed over, wherever it is in the queue.
 #[test]
-fn the_dead_in_the_middle_of_a_queue_are_passed_over() {
+fn dead_waiters_in_the_middle_of_a_queue_are_passed_over() {
     let (_around, folder) = store();
     let tenure = connect(&folder);
     let guard = block_on(tenure.lock("x").acquire()).unwrap();

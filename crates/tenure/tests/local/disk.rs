@@ -1,4 +1,4 @@
-//! Disks without room: what does not fit is refused, and nothing else suffers.
+//! Full disks: operations that do not fit are refused, and nothing else is affected.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -9,11 +9,11 @@ use tenure::{Error, Guard, Tenure};
 
 use super::namespace;
 use super::other::start;
-use crate::{LONG, connect_impatiently, now, until_waiting};
+use crate::{LONG, connect_once, now, until_waiting};
 
 const PAGE: u64 = 4096;
 
-/// A map over blocks that the disk does not have would end the process with a signal.
+/// Writing to a mapped page without a disk block would kill the process with a signal.
 #[test]
 fn wherever_the_disk_ends_a_store_is_opened_or_refused() {
     namespace::run(&namespace::small_disk("size=1m"), "open as the disk ends");
@@ -24,17 +24,17 @@ pub(crate) fn open_as_the_disk_ends(folder: &Path) {
     for left in 0..16 {
         let folder = folder.with_extension(left.to_string());
         let filler = fill(&folder, left);
-        let opened = connect_impatiently(&folder);
+        let opened = connect_once(&folder);
         let taken = opened.and_then(|tenure| block_on(tenure.lock("x").try_acquire()));
         if let Err(error) = taken {
             assert_is_refused(&error, &folder);
             refused += 1;
         }
         fs::remove_file(filler).unwrap();
-        let again = connect_impatiently(&folder).unwrap();
+        let again = connect_once(&folder).unwrap();
         drop(block_on(again.lock("y").try_acquire()).unwrap().unwrap());
     }
-    assert!((3..14).contains(&refused), "{refused} were refused: the disk ends elsewhere");
+    assert!((3..14).contains(&refused), "{refused} were refused: the disk has another size");
 }
 
 #[test]
@@ -43,22 +43,22 @@ fn a_full_disk_refuses_what_does_not_fit_and_harms_nothing() {
 }
 
 pub(crate) fn fill_the_disk(folder: &Path) {
-    let tenure = connect_impatiently(folder).unwrap();
+    let tenure = connect_once(folder).unwrap();
     let kept = block_on(tenure.lock("x").acquire()).unwrap();
     let mut waiter = start(folder, "hold");
     until_waiting(&tenure, 1);
     for round in 0..20 {
-        // Other ends of the disk, so that some writes fit in part.
+        // The free space varies, so that some writes are partial.
         let filler = fill(folder, round % 7);
         let taken = take_until_refused(&tenure, folder, round);
-        go_on_without_room(&tenure, folder, &kept, taken);
+        use_full_disk(&tenure, folder, &kept, taken);
         fs::remove_file(filler).unwrap();
         block_on(kept.renew()).unwrap();
     }
-    // What could not be released goes on in the background.
+    // Releases that failed are retried in the background.
     let begun = now();
     while block_on(tenure.list("", 10)).unwrap().len() > 1 {
-        assert!(begun.elapsed() < LONG, "what was released is not free");
+        assert!(begun.elapsed() < LONG, "a released lock is not free");
         std::thread::yield_now();
     }
     assert_eq!(block_on(kept.release()).unwrap(), tenure::Released::Now);
@@ -68,7 +68,7 @@ pub(crate) fn fill_the_disk(folder: &Path) {
 fn take_until_refused(tenure: &Tenure, folder: &Path, round: u64) -> Vec<Guard> {
     let mut taken = Vec::new();
     loop {
-        // Long names fill a page soon.
+        // Long names fill a page quickly.
         let name = format!("{round}/{:0>400}", taken.len());
         match block_on(tenure.lock(name).lease(LONG).try_acquire()) {
             Ok(guard) => taken.push(guard.unwrap()),
@@ -80,8 +80,8 @@ fn take_until_refused(tenure: &Tenure, folder: &Path, round: u64) -> Vec<Guard> 
     }
 }
 
-/// Whoever holds a lock still does, and what can be done without room is done.
-fn go_on_without_room(tenure: &Tenure, folder: &Path, kept: &Guard, taken: Vec<Guard>) {
+/// Holders keep their locks, and operations that need no space succeed.
+fn use_full_disk(tenure: &Tenure, folder: &Path, kept: &Guard, taken: Vec<Guard>) {
     for guard in taken.iter().chain([kept]) {
         guard.ensure_held().unwrap();
         let info = block_on(tenure.lock(guard.name().as_str()).inspect()).unwrap();
@@ -90,7 +90,7 @@ fn go_on_without_room(tenure: &Tenure, folder: &Path, kept: &Guard, taken: Vec<G
     }
     let renewed = block_on(kept.renew());
     renewed.unwrap_or_else(|error| assert_is_refused(&error, folder));
-    if let Err(error) = connect_impatiently(folder) {
+    if let Err(error) = connect_once(folder) {
         assert_is_refused(&error, folder);
     }
     let (names, released): (Vec<_>, Vec<_>) =
@@ -114,13 +114,13 @@ fn a_read_only_disk_is_refused() {
 pub(crate) fn open_read_only(folder: &Path) {
     let around = folder.parent().unwrap();
     for folder in [around, folder] {
-        let refused = connect_impatiently(folder).unwrap_err();
+        let refused = connect_once(folder).unwrap_err();
         assert_is_refused(&refused, folder);
         assert!(refused.to_string().contains("Read-only file system"), "{refused}");
     }
 }
 
-/// Writes a file beside the store, which leaves only so many pages of the disk.
+/// Writes a file beside the store, which leaves this many free pages on the disk.
 pub(crate) fn fill(folder: &Path, left: u64) -> PathBuf {
     let path = folder.with_file_name("filler");
     let mut file = File::create(&path).unwrap();
@@ -135,7 +135,7 @@ pub(crate) fn fill(folder: &Path, left: u64) -> PathBuf {
     path
 }
 
-/// It says which folder it is about, and that nothing was done (I6).
+/// The error names the folder, and says that nothing was done (I6).
 fn assert_is_refused(error: &Error, folder: &Path) {
     assert!(matches!(error, Error::Unreachable { .. } | Error::Connect { .. }), "{error:?}");
     let sentence = error.to_string();

@@ -1,4 +1,4 @@
-//! What a local store tells about itself.
+//! The checkup of a local store.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

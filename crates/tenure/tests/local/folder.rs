@@ -1,4 +1,4 @@
-//! Folders that are not as they should be, and one that an earlier boot has left.
+//! Folders that cannot be used, and one from an earlier boot.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -13,17 +13,17 @@ use tenure::{Error, Tenure};
 use crate::{LONG, connect, pass, store};
 
 #[test]
-fn a_folder_that_is_open_to_others_is_refused() {
+fn a_folder_that_is_accessible_to_other_users_is_refused() {
     let (_around, folder) = store();
     fs::create_dir(&folder).unwrap();
     fs::set_permissions(&folder, Permissions::from_mode(0o750)).unwrap();
     let refused = LocalEngine::open(&folder).unwrap_err();
     assert!(matches!(refused, Error::Invalid(_)), "{refused:?}");
-    assert!(refused.to_string().contains("open to others (mode 750)"), "{refused}");
+    assert!(refused.to_string().contains("accessible to other users (mode 750)"), "{refused}");
 }
 
 #[test]
-fn what_is_no_folder_is_refused() {
+fn a_path_that_is_not_a_folder_is_refused() {
     let (around, folder) = store();
     fs::write(&folder, "").unwrap();
     let refused = LocalEngine::open(&folder).unwrap_err().to_string();
@@ -38,13 +38,13 @@ fn what_is_no_folder_is_refused() {
 }
 
 #[test]
-fn a_folder_is_made_for_its_user_alone() {
+fn a_folder_is_created_for_its_user_alone() {
     let (_around, folder) = store();
     let deep = folder.join("a/b");
     let _tenure = connect(&deep);
-    for made in [folder.clone(), folder.join("a"), deep] {
-        let mode = fs::metadata(&made).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode, 0o700, "{}", made.display());
+    for created in [folder.clone(), folder.join("a"), deep] {
+        let mode = fs::metadata(&created).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o700, "{}", created.display());
     }
 }
 
@@ -64,10 +64,10 @@ fn another_boot_frees_everything() {
     fs::write(folder.join("boot"), "another").unwrap();
     let after = connect(&folder);
     let guard = block_on(after.lock("x").try_acquire()).unwrap().unwrap();
-    assert!(guard.fence() > fence, "fences go on");
+    assert!(guard.fence() > fence, "fences keep growing");
 }
 
-/// Waits until the last client of this process is gone: its thread lets go of it.
+/// Waits until the last client of this process has ended, which its thread does.
 fn until_closed(folder: &Path) {
     while fs::read_dir(folder.join("clients")).unwrap().count() > 0 {
         std::thread::yield_now();
@@ -90,15 +90,15 @@ fn a_folder_of_another_user_is_refused() {
     assert!(refused.to_string().contains("belongs to another user"), "{refused}");
 }
 
-/// Whoever can turn the link has every wake-up, and every client's life in its hands.
+/// A user who can redirect the link could read every wake-up, and end every client.
 #[test]
-fn clients_behind_a_link_or_open_to_others_are_refused() {
+fn clients_behind_a_link_or_accessible_to_other_users_are_refused() {
     let (around, folder) = store();
     let clients = folder.join("clients");
     drop(LocalEngine::open(&folder).unwrap());
     fs::set_permissions(&clients, Permissions::from_mode(0o777)).unwrap();
     let refused = LocalEngine::open(&folder).unwrap_err().to_string();
-    assert!(refused.contains("open to others (mode 777)"), "{refused}");
+    assert!(refused.contains("accessible to other users (mode 777)"), "{refused}");
     fs::remove_dir(&clients).unwrap();
     std::os::unix::fs::symlink(around.path(), &clients).unwrap();
     let refused = LocalEngine::open(&folder).unwrap_err().to_string();
@@ -114,9 +114,9 @@ fn a_relative_path_is_refused() {
     }
 }
 
-/// The machine went down while the first client after the last boot was about to begin.
+/// The machine crashed while the first client after a boot was opening the store.
 #[test]
-fn a_boot_that_was_written_in_part_is_another_boot() {
+fn a_partially_written_boot_id_is_another_boot() {
     let (_around, folder) = store();
     for length in [0, 20] {
         let tenure = connect(&folder);
@@ -130,7 +130,7 @@ fn a_boot_that_was_written_in_part_is_another_boot() {
 }
 
 #[test]
-fn a_file_of_something_else_is_told_and_left() {
+fn a_file_of_another_program_is_reported_and_kept() {
     let (_around, folder) = store();
     drop(LocalEngine::open(&folder).unwrap());
     let garbage = [7; 200_000];
@@ -141,28 +141,28 @@ fn a_file_of_something_else_is_told_and_left() {
     assert_eq!(fs::read(folder.join("data.mdb")).unwrap(), garbage);
 }
 
-/// A reader that opened it would wait for a writer, for ever.
+/// Opening a pipe for reading would block until there is a writer.
 #[test]
-fn a_pipe_in_place_of_a_file_keeps_nobody_waiting() {
+fn a_pipe_in_place_of_a_file_blocks_no_process() {
     for name in ["boot", "mutex", "data.mdb", "lock.mdb"] {
         let (_around, folder) = store();
         drop(LocalEngine::open(&folder).unwrap());
         fs::remove_file(folder.join(name)).unwrap();
         let mode = Mode::from_raw_mode(0o600);
         mknodat(CWD, folder.join(name), FileType::Fifo, mode, 0).unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let opened = folder.clone();
-        std::thread::spawn(move || tell.send(LocalEngine::open(opened).map(drop)));
-        if let Err(refused) = told.recv_timeout(LONG).expect(name) {
+        std::thread::spawn(move || sender.send(LocalEngine::open(opened).map(drop)));
+        if let Err(refused) = receiver.recv_timeout(LONG).expect(name) {
             assert!(matches!(refused, Error::Connect { .. }), "{name}: {refused:?}");
             assert!(refused.to_string().contains(&folder.display().to_string()), "{refused}");
         }
     }
 }
 
-/// A disk that was full, or a kill, in the first moment of a store.
+/// The disk was full, or the process was killed, while the store was created.
 #[test]
-fn a_file_that_was_only_begun_is_begun_again() {
+fn an_incomplete_file_is_created_again() {
     let (_around, folder) = store();
     drop(LocalEngine::open(&folder).unwrap());
     let whole = fs::read(folder.join("data.mdb")).unwrap();
@@ -172,12 +172,12 @@ fn a_file_that_was_only_begun_is_begun_again() {
     }
 }
 
-/// LMDB would make it longer, but without blocks.
+/// LMDB would extend the file, but without blocks.
 #[test]
 fn the_lock_file_has_its_blocks() {
     let (_around, folder) = store();
     let _engine = LocalEngine::open(&folder).unwrap();
     let found = fs::metadata(folder.join("lock.mdb")).unwrap();
     assert_eq!(found.len(), 8192);
-    assert!(found.blocks() >= 16, "{} are there", found.blocks());
+    assert!(found.blocks() >= 16, "{} blocks are allocated", found.blocks());
 }

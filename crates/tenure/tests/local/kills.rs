@@ -1,4 +1,4 @@
-//! Processes that are killed, and what outlives them.
+//! Processes that are killed, and the holds that outlive them.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -44,7 +44,7 @@ fn a_waiter_has_the_lock_of_a_killed_holder_at_once() {
     guard.ensure_held().unwrap();
 }
 
-/// The one in between got the lock by a hand-over that nobody behind it was told of.
+/// The killed one got the lock by a hand-over of which the waiter behind it was not notified.
 #[test]
 fn a_waiter_behind_a_killed_waiter_is_served_at_once() {
     let (_around, folder) = store();
@@ -68,8 +68,8 @@ fn what_was_detached_or_counted_outlives_its_process() {
     let (_around, folder) = store();
     let tenure = connect(&folder);
     let mut other = start(&folder, "detach");
-    let said = other.expect("handle");
-    let handle: Handle = said.split_once("handle ").unwrap().1.parse().unwrap();
+    let line = other.expect("handle");
+    let handle: Handle = line.split_once("handle ").unwrap().1.parse().unwrap();
     other.expect("counted");
     other.kill();
     assert!(block_on(tenure.lock("x").try_acquire()).unwrap().is_none());
@@ -88,7 +88,7 @@ fn a_least_holding_time_outlasts_its_process() {
     assert!(block_on(connect(&folder).lock("x").try_acquire()).unwrap().is_none());
 }
 
-/// I1, among processes.
+/// I1, between processes.
 #[test]
 fn no_count_is_lost_between_two_processes() {
     let (around, folder) = store();
@@ -103,10 +103,10 @@ fn no_count_is_lost_between_two_processes() {
     assert_eq!(fs::read_to_string(&number).unwrap(), "2000");
 }
 
-/// More than there are locks, so that some wait.
+/// More than there are locks, so that some processes wait.
 const PROCESSES: usize = 5;
 
-/// I7, I8: wherever a process is killed, the others go on, and nothing is left of it.
+/// I7, I8: wherever a process is killed, the others continue, and no trace of it remains.
 #[test]
 fn kills_at_any_moment_wedge_nothing() {
     let (_around, folder) = store();
@@ -118,12 +118,12 @@ fn kills_at_any_moment_wedge_nothing() {
     let mut others: Vec<_> = (0..PROCESSES).map(|_| begin()).collect();
     let begun = now();
     for kill in 0_u32.. {
-        // LMDB has room for 126 readers: were those who died to keep theirs, it would be full.
+        // LMDB has 126 reader slots: if dead processes kept theirs, none would be left.
         if kill > 150 && (!is_long() || begun.elapsed() > LONG) {
             println!("{kill} kills");
             break;
         }
-        // Moments that are spread over the whole of an operation.
+        // Delays that are spread over a whole operation.
         pass(Duration::from_micros(u64::from(kill.wrapping_mul(7919) % 20_000)));
         let victim = &mut others[kill as usize % PROCESSES];
         assert!(victim.child.try_wait().unwrap().is_none(), "it failed before kill {kill}");
@@ -143,10 +143,10 @@ fn kills_at_any_moment_wedge_nothing() {
     }
     assert!(block_on(tenure.list("", 10)).unwrap().is_empty());
     let files = fs::read_dir(folder.join("clients")).unwrap().count();
-    assert_eq!(files, 2, "only the files of the client that is left");
+    assert_eq!(files, 2, "only the files of the remaining client");
 }
 
-/// As `cargo xtask test --long` says.
+/// Set by `cargo xtask test --long`.
 fn is_long() -> bool {
     std::env::var_os("TENURE_LONG").is_some()
 }

@@ -1,4 +1,4 @@
-//! Opening a store while others are in the way: it is bounded, names who it is, and keeps no thread.
+//! Opening a store whose mutex is held: the wait is bounded, the error names the holder, and no thread is blocked.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -14,35 +14,35 @@ use super::other::start;
 use crate::process::Process;
 use crate::{LONG, connect, now, pass, store};
 
-/// A lone process is refused after a second. The rest is for a machine with a lot to do: ten that
-/// waited one behind the other would take ten.
+/// A single process is refused after one second. The rest is for an overloaded machine: ten processes that waited one after
+/// the other would take ten.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Has the turn until it is killed.
-pub(crate) fn keep_the_turn(folder: &Path) {
-    let turn = File::options().write(true).open(folder.join("mutex")).unwrap();
-    fcntl_lock(&turn, FlockOperation::LockExclusive).unwrap();
-    println!("keeps it");
+/// Holds the store's mutex until it is killed.
+pub(crate) fn hold_the_mutex(folder: &Path) {
+    let mutex = File::options().write(true).open(folder.join("mutex")).unwrap();
+    fcntl_lock(&mutex, FlockOperation::LockExclusive).unwrap();
+    println!("holds it");
     pass(LONG * 9);
 }
 
-fn one_that_keeps_the_turn(folder: &Path) -> Process {
+fn mutex_holder(folder: &Path) -> Process {
     start(folder, "pass through").expect("passed");
-    let mut other = start(folder, "keep the turn");
-    other.expect("keeps it");
+    let mut other = start(folder, "hold the mutex");
+    other.expect("holds it");
     other
 }
 
-/// Rule 10: each waits for its own time, and not behind the others who wait.
+/// Rule 10: each process waits for its own timeout, and not after the others.
 #[test]
 fn processes_that_open_a_stuck_store_are_refused_together() {
     let (_around, folder) = store();
-    let other = one_that_keeps_the_turn(&folder);
+    let other = mutex_holder(&folder);
     let begun = now();
-    let mut openers: Vec<_> = (0..10).map(|_| start(&folder, "open in vain")).collect();
+    let mut openers: Vec<_> = (0..10).map(|_| start(&folder, "open a stuck store")).collect();
     for opener in &mut openers {
         let refused = opener.expect("refused");
-        let name = format!("process {} stands in the middle", other.child.id());
+        let name = format!("has been held by pid {} for", other.child.id());
         assert!(refused.contains(&name), "{refused}");
     }
     let took = begun.elapsed();
@@ -50,16 +50,16 @@ fn processes_that_open_a_stuck_store_are_refused_together() {
     assert!(took < SOON, "{took:?}");
 }
 
-pub(crate) fn open_in_vain(folder: &Path) {
+pub(crate) fn open_a_stuck_store(folder: &Path) {
     let url = format!("local://{}", folder.display());
     println!("refused: {}", block_on(Tenure::connect(&url)).unwrap_err());
 }
 
-/// The same for the threads of one process; and other folders are not kept waiting by it.
+/// The same for the threads of one process; other folders are not blocked.
 #[test]
 fn threads_that_open_a_stuck_store_are_refused_together() {
     let (around, folder) = store();
-    let _other = one_that_keeps_the_turn(&folder);
+    let _other = mutex_holder(&folder);
     let begun = now();
     std::thread::scope(|scope| {
         let open = || block_on(Tenure::connect(&format!("local://{}", folder.display())));
@@ -75,18 +75,18 @@ fn threads_that_open_a_stuck_store_are_refused_together() {
     assert!(took < SOON, "{took:?}");
 }
 
-/// Whoever connects can be interrupted: the call does not keep its thread, and goes on when it can.
+/// Connecting can be cancelled: the call does not block its thread, and completes when it can.
 #[test]
-fn connecting_to_a_stuck_store_keeps_no_thread() {
+fn connecting_to_a_stuck_store_blocks_no_thread() {
     let (_around, folder) = store();
-    let mut other = one_that_keeps_the_turn(&folder);
+    let mut other = mutex_holder(&folder);
     let url = format!("local://{}", folder.display());
     let mut connecting = pin!(Tenure::connect(&url));
     let mut is_first = true;
     let connected = block_on(poll_fn(|context| {
         let polled = connecting.as_mut().poll(context);
         if std::mem::take(&mut is_first) {
-            assert!(polled.is_pending(), "it has waited here");
+            assert!(polled.is_pending(), "the call has blocked its thread");
             other.kill();
         }
         polled
@@ -96,7 +96,7 @@ fn connecting_to_a_stuck_store_keeps_no_thread() {
 
 /// A file of the store that another program has locked, as a backup might.
 #[test]
-fn a_lock_on_another_file_keeps_nobody_out() {
+fn a_lock_on_another_file_blocks_no_process() {
     let (_around, folder) = store();
     drop(connect(&folder));
     let boot = File::open(folder.join("boot")).unwrap();

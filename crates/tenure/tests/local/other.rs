@@ -1,4 +1,4 @@
-//! The other process: the parts that the tests here start.
+//! The other process: the parts that these tests start.
 
 use std::fs;
 use std::path::Path;
@@ -16,16 +16,20 @@ const THIS: &str = "local::other::the_other_process";
 const FOLDER: &str = "TENURE_OTHER_FOLDER";
 const PART: &str = "TENURE_OTHER_PART";
 
-/// More than a socket takes: the kernel's bound is 512 wake-ups, or fewer by their size.
+/// More than fit in a socket: the kernel's limit is 512 wake-ups, or fewer depending on their size.
 pub(crate) const MANY: usize = 1500;
 
-/// Starts a process that does one of the parts below, and says how far it is.
+/// Starts a process that runs one of the parts below, and prints its progress.
 pub(crate) fn start(folder: &Path, name: &str) -> Process {
-    Process::start(told(&mut this_program(), folder, name))
+    Process::start(with_part(&mut this_program(), folder, name))
 }
 
-/// Adds to a command, which ends in this program, what it is to do.
-pub(crate) fn told<'a>(command: &'a mut Command, folder: &Path, name: &str) -> &'a mut Command {
+/// Adds the part to a command that ends in this program.
+pub(crate) fn with_part<'a>(
+    command: &'a mut Command,
+    folder: &Path,
+    name: &str,
+) -> &'a mut Command {
     part(command, THIS).env(FOLDER, folder).env(PART, name)
 }
 
@@ -44,20 +48,20 @@ fn the_other_process() {
         "linger" => linger(&connect(folder)),
         "count" => count(&connect(folder), folder),
         "hurry" => hurry(&connect(folder)),
-        "keep the turn" => opening::keep_the_turn(folder),
-        "open in vain" => opening::open_in_vain(folder),
-        "list on and on" => readers::list_on_and_on(&connect(folder)),
+        "hold the mutex" => opening::hold_the_mutex(folder),
+        "open a stuck store" => opening::open_a_stuck_store(folder),
+        "list repeatedly" => readers::list_repeatedly(&connect(folder)),
         "open as the disk ends" => disk::open_as_the_disk_ends(folder),
         "fill the disk" => disk::fill_the_disk(folder),
         "open on a read-only disk" => disk::open_read_only(folder),
         "examine a full disk" => doctor::examine_a_full_disk(folder),
         "change the root" => access::change_the_root(folder),
         "flood a socket" => stops::flood_a_socket(folder),
-        other => panic!("{other} is no part"),
+        other => panic!("there is no part `{other}`"),
     }
 }
 
-/// Takes the lock, and keeps it as long as it can.
+/// Takes the lock, and holds it until it is lost.
 fn hold(tenure: &Tenure, lease: Duration) {
     println!("connected");
     let guard = block_on(tenure.lock("x").lease(lease).acquire()).unwrap();
@@ -67,7 +71,7 @@ fn hold(tenure: &Tenure, lease: Duration) {
     println!("{:?}", block_on(guard.release()).unwrap());
 }
 
-/// Takes the lock once, as whoever waits for its turn to do something short.
+/// Takes the lock once, for a short critical section.
 fn pass_through(tenure: &Tenure) {
     block_on(block_on(tenure.lock("x").acquire()).unwrap().release()).unwrap();
     println!("passed");
@@ -79,7 +83,7 @@ fn take_a_permit(tenure: &Tenure) {
     block_on(permit.lost());
 }
 
-/// Takes more locks than wake-ups fit in a socket, and keeps them until all are lost.
+/// Takes more locks than wake-ups fit in a socket, and holds them until all are lost.
 fn hold_many(tenure: &Tenure) {
     let lock = |number| tenure.lock(format!("many/{number}")).lease(Duration::from_secs(60));
     let guards: Vec<_> =
@@ -116,11 +120,11 @@ fn count(tenure: &Tenure, folder: &Path) {
     println!("counted in {:?}", started.elapsed());
 }
 
-/// Takes and releases locks as fast as it can, and checks that it is alone.
+/// Takes and releases locks as fast as it can, and checks that it is the only holder.
 fn hurry(tenure: &Tenure) {
     println!("connected");
-    for turn in 0_u64.. {
-        let lock = tenure.lock(format!("x{}", turn % 3));
+    for round in 0_u64.. {
+        let lock = tenure.lock(format!("x{}", round % 3));
         let guard = block_on(lock.acquire_within(LONG)).unwrap();
         let holders = block_on(lock.inspect()).unwrap().holders;
         assert_eq!(holders.len(), 1);

@@ -1,4 +1,4 @@
-//! Those who look at a store with many locks, beside those who hold some of them.
+//! Readers of a store with many locks, beside the holders of some of them.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use tenure::Tenure;
 use tenure::blocking::block_on;
 
 use super::other::start;
-use crate::{LONG, connect, connect_impatiently, now, store};
+use crate::{LONG, connect, connect_once, now, store};
 
 const LOCKS: usize = 20_000;
 
-/// I9, rule 10: three processes list all locks, again and again. They get on, so no renewal is refused
-/// because of them, no holder loses its lock, and whoever asks for another one gets it.
+/// I9, rule 10: three processes list all locks, again and again. This is progress, so that no renewal is refused because of
+/// them, no holder loses its lock, and a request for another lock is granted.
 #[test]
 fn readers_of_many_locks_cost_no_holder_its_lock() {
     let (_around, folder) = store();
@@ -24,12 +24,12 @@ fn readers_of_many_locks_cost_no_holder_its_lock() {
         block_on(tenure.lock(name).lease(Duration::from_secs(seconds)).acquire()).unwrap()
     };
     let held = [hold("short", 1), hold("longer", 2)];
-    let mut readers = [(); 3].map(|()| start(&folder, "list on and on"));
+    let mut readers = [(); 3].map(|()| start(&folder, "list repeatedly"));
     readers.iter_mut().for_each(|reader| drop(reader.expect("listed")));
     let begun = now();
     let mut taken = 0;
     while begun.elapsed() < Duration::from_secs(6) {
-        let other = connect_impatiently(&folder).unwrap();
+        let other = connect_once(&folder).unwrap();
         drop(block_on(other.lock("y").try_acquire()).unwrap().unwrap());
         held.iter().for_each(|guard| guard.ensure_held().unwrap());
         taken += 1;
@@ -38,7 +38,7 @@ fn readers_of_many_locks_cost_no_holder_its_lock() {
     readers.iter_mut().for_each(|reader| drop(reader.expect("listed")));
 }
 
-pub(crate) fn list_on_and_on(tenure: &Tenure) {
+pub(crate) fn list_repeatedly(tenure: &Tenure) {
     loop {
         let seen = block_on(tenure.list("many/", LOCKS)).unwrap().len();
         println!("listed {seen}");

@@ -1,5 +1,5 @@
-//! A folder that is removed while it is in use: those who hold a lock in it learn that they are on
-//! their own, and do no harm to those who begin anew.
+//! A folder that is removed while it is in use: its holders are refused and lose their locks, and do not affect the clients of
+//! a new folder.
 
 use std::fs;
 use std::path::Path;
@@ -9,26 +9,26 @@ use tenure::blocking::block_on;
 use tenure::{Error, WhyLost};
 
 use super::other::start;
-use crate::{LONG, connect, connect_impatiently, now, pass, store, until_waiting};
+use crate::{LONG, connect, connect_once, now, pass, store, until_waiting};
 
-/// I1: in the old store, nobody's missing file is taken for an end.
+/// I1: in the old store, a missing file does not count as the end of a client.
 #[test]
-fn nobody_is_taken_for_gone_because_the_folder_is() {
+fn a_removed_folder_does_not_count_as_the_end_of_a_client() {
     let (_around, folder) = store();
     let tenure = connect(&folder);
     let mut other = start(&folder, "hold");
     other.expect("holds");
     fs::remove_dir_all(&folder).unwrap();
     let holders = block_on(tenure.lock("x").inspect()).unwrap().holders;
-    assert_eq!(holders[0].about.pid, other.child.id(), "it lives");
+    assert_eq!(holders[0].about.pid, other.child.id(), "it is alive");
 }
 
-/// I1: short sections never renew, so every acquire looks.
+/// I1: short critical sections never renew, so that every acquire checks.
 #[test]
-fn nobody_takes_a_lock_in_a_folder_that_was_removed_or_moved() {
+fn no_lock_is_granted_in_a_folder_that_was_removed_or_moved() {
     let is_refused = |after, remove: &dyn Fn(&Path)| {
         let (_around, folder) = store();
-        let tenure = connect_impatiently(&folder).unwrap();
+        let tenure = connect_once(&folder).unwrap();
         drop(block_on(tenure.lock("x").try_acquire()).unwrap().unwrap());
         remove(&folder);
         pass(after);
@@ -43,21 +43,21 @@ fn nobody_takes_a_lock_in_a_folder_that_was_removed_or_moved() {
     is_refused(soon, &|folder| fs::remove_file(folder.join("data.mdb")).unwrap());
 }
 
-/// I1: it is the old store that a process has open, but the new one that others use.
+/// I1: the process has the old store open, but others use the new one.
 #[test]
-fn who_connects_again_is_in_the_new_folder_or_refused() {
+fn a_process_that_connects_again_uses_the_new_folder_or_is_refused() {
     let (_around, folder) = store();
-    let old = connect_impatiently(&folder).unwrap();
+    let old = connect_once(&folder).unwrap();
     fs::remove_dir_all(&folder).unwrap();
     let mut other = start(&folder, "hold");
     other.expect("holds");
-    let refused = connect_impatiently(&folder).unwrap_err().to_string();
+    let refused = connect_once(&folder).unwrap_err().to_string();
     assert!(refused.contains("still has clients of the removed one"), "{refused}");
     drop(old);
     let begun = now();
-    // The thread of a client lets go of it, which takes a moment.
+    // The thread of the client drops it, which takes a moment.
     let new = loop {
-        match connect_impatiently(&folder) {
+        match connect_once(&folder) {
             Ok(new) => break new,
             Err(refused) => assert!(begun.elapsed() < LONG, "{refused}"),
         }
@@ -78,13 +78,13 @@ fn a_folder_that_was_moved_is_not_opened_a_second_time() {
     drop((guard, same));
     let moved = folder.with_extension("moved");
     fs::rename(&folder, &moved).unwrap();
-    let refused = connect_impatiently(&moved).unwrap_err().to_string();
+    let refused = connect_once(&moved).unwrap_err().to_string();
     assert!(refused.contains("removed or moved while in use"), "{refused}");
 }
 
-/// I1: whoever lives is of this boot, whatever the file says.
+/// I1: a live client belongs to this boot, whatever the file says.
 #[test]
-fn nothing_is_thrown_away_while_somebody_lives() {
+fn nothing_is_discarded_while_a_client_is_alive() {
     for boot in [None, Some(""), Some("another")] {
         let (_around, folder) = store();
         let mut other = start(&folder, "hold");
@@ -98,13 +98,13 @@ fn nothing_is_thrown_away_while_somebody_lives() {
         fs::remove_file(folder.join("data.mdb")).unwrap();
         drop(tenure);
         let mut third = start(&folder, "hold");
-        assert!(!third.child.wait().unwrap().success(), "it has begun a second store");
+        assert!(!third.child.wait().unwrap().success(), "it has created a second store");
     }
 }
 
-/// Nothing can come of asking again and again.
+/// Retries cannot succeed, and must not be frequent.
 #[test]
-fn who_waits_in_a_removed_folder_does_not_burn_the_processor() {
+fn a_waiter_in_a_removed_folder_does_not_burn_the_processor() {
     let (_around, folder) = store();
     let tenure = connect(&folder);
     let mut other = start(&folder, "hold");
@@ -112,13 +112,13 @@ fn who_waits_in_a_removed_folder_does_not_burn_the_processor() {
     let mut waiter = start(&folder, "hold");
     until_waiting(&tenure, 1);
     fs::remove_dir_all(&folder).unwrap();
-    // Now the one behind it is woken.
+    // This wakes the waiter behind it.
     other.kill();
     let stat = format!("/proc/{}/stat", waiter.child.id());
     let used = || -> u64 {
         let stat = fs::read_to_string(&stat).unwrap();
-        let words: Vec<_> = stat.rsplit_once(')').unwrap().1.split(' ').collect();
-        words[12..14].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+        let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split(' ').collect();
+        fields[12..14].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum()
     };
     let before = used();
     pass(Duration::from_secs(1));
@@ -127,11 +127,11 @@ fn who_waits_in_a_removed_folder_does_not_burn_the_processor() {
     waiter.kill();
 }
 
-/// I9: a renewal is refused, in a sentence that says why, and the lease ends.
+/// I9: a renewal is refused with an error that says why, and the lease ends.
 #[test]
-fn a_holder_learns_that_its_folder_was_removed() {
+fn a_holder_is_notified_that_its_folder_was_removed() {
     let (_around, folder) = store();
-    let tenure = connect_impatiently(&folder).unwrap();
+    let tenure = connect_once(&folder).unwrap();
     let lock = tenure.lock("x").lease(Duration::from_secs(1));
     let guard = block_on(lock.acquire()).unwrap();
     fs::rename(&folder, folder.with_extension("moved")).unwrap();
@@ -145,7 +145,7 @@ fn a_holder_learns_that_its_folder_was_removed() {
 
 /// The files of a new store have the same names.
 #[test]
-fn who_leaves_the_old_folder_takes_nothing_from_the_new_one() {
+fn a_client_of_the_old_folder_removes_nothing_from_the_new_one() {
     let (_around, folder) = store();
     let mut old = start(&folder, "hold for a second");
     old.expect("holds");
@@ -156,5 +156,5 @@ fn who_leaves_the_old_folder_takes_nothing_from_the_new_one() {
     assert_eq!(files(), 2);
     old.expect("lost");
     assert!(old.child.wait().unwrap().success());
-    assert_eq!(files(), 2, "those of the one in the new folder");
+    assert_eq!(files(), 2, "those of the client in the new folder");
 }

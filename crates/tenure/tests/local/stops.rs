@@ -1,4 +1,4 @@
-//! Processes that are stopped, and go on later.
+//! Processes that are stopped, and continued later.
 
 use std::fs;
 use std::path::Path;
@@ -12,9 +12,9 @@ use super::other::{MANY, start};
 use crate::process::Process;
 use crate::{LONG, connect, now, store, until_waiting};
 
-/// I3, I9: stopped past its lease, a process learns its loss, and takes nothing from the next one.
+/// I3, I9: stopped past its lease, a process is notified of its loss, and does not affect the next holder.
 #[test]
-fn a_stopped_holder_learns_its_loss_and_harms_nobody() {
+fn a_stopped_holder_learns_its_loss_and_harms_no_other() {
     let (_around, folder) = store();
     let tenure = connect(&folder);
     let mut other = start(&folder, "hold for a second");
@@ -32,7 +32,7 @@ fn a_stopped_holder_learns_its_loss_and_harms_nobody() {
 
 /// I7: the lock is handed to a process that is stopped; its claim is short.
 #[test]
-fn a_stopped_waiter_is_passed_over_and_gets_its_turn_later() {
+fn a_stopped_waiter_is_passed_over_and_gets_the_lock_later() {
     let (_around, folder) = store();
     let tenure = connect(&folder);
     let guard = block_on(tenure.lock("x").acquire()).unwrap();
@@ -46,25 +46,29 @@ fn a_stopped_waiter_is_passed_over_and_gets_its_turn_later() {
     behind.expect("holds");
     let took = released.elapsed();
     println!("passed over after {took:?}");
-    // The claim lease of 3 s, which is also how often the one behind asks.
+    // The claim lease of 3 s, which is also how often the waiter behind polls.
     assert!(took < Duration::from_millis(3500), "{took:?}");
     stopped.signal(Signal::CONT);
     until_waiting(&tenure, 1);
     behind.kill();
     stopped.expect("holds");
     let holders = block_on(tenure.lock("x").inspect()).unwrap().holders;
-    assert_eq!(holders[0].about.pid, stopped.child.id(), "what it missed is not what it holds");
+    assert_eq!(
+        holders[0].about.pid,
+        stopped.child.id(),
+        "the missed grant is not the one it holds"
+    );
 }
 
-/// Wake-ups that nobody reads fill the socket they were sent to, and count as the sender's.
+/// Unread wake-ups fill the socket that they were sent to, and count against the sender's buffer.
 #[test]
-fn a_stopped_process_holds_up_no_wakeups_of_others() {
-    // The bound that systemd sets; a kernel by itself has 10, which hides the second one.
+fn a_stopped_process_delays_no_wakeups_of_others() {
+    // The limit that systemd sets; the kernel's default of 10 hides the effect on the sender.
     namespace::run("echo 512 > /proc/sys/net/unix/max_dgram_qlen", "flood a socket");
 }
 
 #[test]
-fn a_process_learns_what_did_not_fit_in_its_socket() {
+fn wakeups_that_did_not_fit_in_a_socket_are_recovered() {
     let (_around, folder) = store();
     flood_a_socket(&folder);
 }
@@ -89,9 +93,9 @@ pub(crate) fn flood_a_socket(folder: &Path) {
     let went_on = now();
     stopped.signal(Signal::CONT);
     stopped.expect("lost");
-    // Their leases have a minute.
+    // Their leases last a minute.
     let took = went_on.elapsed();
-    println!("all losses were known after {took:?}");
+    println!("all losses were reported after {took:?}");
     assert!(took < Duration::from_secs(5), "{took:?}");
     let missed = fs::read_dir(folder.join("clients")).unwrap();
     let missed =
@@ -99,8 +103,8 @@ pub(crate) fn flood_a_socket(folder: &Path) {
     assert_eq!(missed.count(), 0);
 }
 
-/// Stops a process, but not within a transaction: that is where a stop holds up everyone. Returns
-/// when all of its threads stand still, which takes a moment.
+/// Stops a process, but not within a transaction, where a stop would block all others. Returns when all of its threads are
+/// stopped, which takes a moment.
 fn stop(process: &Process) {
     until_all_are(process, 'S');
     process.signal(Signal::STOP);

@@ -1,4 +1,4 @@
-//! What can go wrong with the file, in sentences that name the folder.
+//! Errors of the files and of the store's mutex, in sentences that name the folder.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::storage::bytes::Unreadable;
 use crate::error::StoreError;
 
-/// StoreError before the commit, or in a commit that certainly did nothing.
+/// An error before the commit, or in a commit that certainly had no effect.
 pub(super) fn of_map(folder: &Path, error: &Error) -> StoreError {
     let trouble = StoreError::refused(sentence(folder, error));
     let is_lasting = match error {
@@ -23,7 +23,7 @@ pub(super) fn of_map(folder: &Path, error: &Error) -> StoreError {
     if is_lasting { trouble.lasting() } else { trouble }
 }
 
-/// What a person must mend. A disk that is full, or a limit on memory or files, may pass.
+/// Whether a person must act. A full disk, or a limit on memory or files, may be temporary.
 fn is_lasting(error: &std::io::Error) -> bool {
     let kinds = [
         ErrorKind::FileTooLarge,
@@ -38,8 +38,8 @@ fn is_lasting(error: &std::io::Error) -> bool {
         || Errno::from_io_error(error).is_some_and(|error| errors.contains(&error))
 }
 
-/// StoreError in the commit: it may have come after the deed (I6), but only in the very last write.
-/// LMDB gives an environment up in which that one failed; in one that goes on, nothing was done.
+/// An error in the commit: it may have taken effect (I6), but only if the very last write failed. After that LMDB refuses
+/// further transactions; if it still accepts one, the commit had no effect.
 pub(super) fn of_commit(env: &Env, folder: &Path, error: &Error) -> StoreError {
     if env.write_txn().is_ok() {
         of_map(folder, error)
@@ -48,34 +48,34 @@ pub(super) fn of_commit(env: &Env, folder: &Path, error: &Error) -> StoreError {
     }
 }
 
-/// There is no room for what would grow; what does not grow is done.
-pub(super) fn of_full(folder: &Path, mark: usize) -> StoreError {
-    let (path, room) = (folder.display(), mark >> 20);
+/// The quota is used up: operations that grow a record are refused, others go on.
+pub(super) fn of_full(folder: &Path, limit: usize) -> StoreError {
+    let (path, quota) = (folder.display(), limit >> 20);
     StoreError::refused(format!(
-        "the store in `{path}` is full: it has room for {room} MiB of locks and waiters, a \
-         quarter of it for one lock"
+        "the store in `{path}` is full: its quota for locks and waiters is {quota} MiB, a quarter of \
+         it for one lock"
     ))
 }
 
-/// Nobody gets on: whoever has the turn does nothing with it.
-pub(super) fn of_stuck(file: &Path, owner: Option<u32>, still: Duration) -> StoreError {
-    let who = match owner {
+/// No progress: the holder of the store's mutex does not finish its operation.
+pub(super) fn of_stall(file: &Path, owner: Option<u32>, stalled: Duration) -> StoreError {
+    let owner = match owner {
         Some(pid) if pid == std::process::id() => "another thread of this process".to_owned(),
-        Some(pid) => format!("process {pid}"),
+        Some(pid) => format!("pid {pid}"),
         None => "another process".to_owned(),
     };
     StoreError::refused(format!(
-        "{who} stands in the middle of an operation, and nothing has changed for {still:.0?}: is it \
-         stopped, or the machine overloaded? (`{}`)",
+        "the store's mutex has been held by {owner} for {stalled:.0?} without progress: is it stopped, \
+         or the machine overloaded? (`{}`)",
         file.display()
     ))
 }
 
-/// Others get on, and leave nobody a turn.
-pub(super) fn of_crowd(file: &Path, waited: Duration) -> StoreError {
+/// Other operations make progress, and this one did not get the store's mutex in time.
+pub(super) fn of_contention(file: &Path, waited: Duration) -> StoreError {
     StoreError::refused(format!(
-        "the store is busy: others had every guard for {waited:.0?}; let fewer use it at once, or try \
-         again (`{}`)",
+        "the store is busy: other operations have held its mutex for {waited:.0?}; let fewer clients \
+         use it at once, or try again (`{}`)",
         file.display()
     ))
 }
@@ -87,11 +87,11 @@ pub(super) fn of_files(folder: &Path, error: &std::io::Error) -> StoreError {
     if is_lasting(error) { trouble.lasting() } else { trouble }
 }
 
-/// A record that this program did not write, or that somebody has changed.
+/// A record that this program did not write, or that another program has changed.
 pub(super) fn of_record(folder: &Path, what: &str, why: Unreadable) -> StoreError {
     StoreError::refused(format!(
-        "the record of {what} in `{}` cannot be read, because {why}: delete the folder when \
-         nobody uses it",
+        "the record of {what} in `{}` cannot be read, because {why}: delete the folder when no \
+         process uses it",
         folder.display()
     ))
 }
@@ -118,7 +118,7 @@ fn has_no_space(error: &Error) -> bool {
     }
 }
 
-/// A write that fits in part is an I/O error to LMDB.
+/// LMDB reports a partial write as an I/O error.
 fn is_short_write(error: &Error) -> bool {
     matches!(error, Error::Io(error) if Errno::from_io_error(error) == Some(Errno::IO))
 }

@@ -1,21 +1,15 @@
-//! The local engine: the processes of one machine share locks through a folder, with no server.
+//! The local engine: the processes of one machine share locks through a folder, without a server.
 //!
-//! The table's rules work on records in an LMDB file, which every process maps; each operation is
-//! one write transaction. A client that ends, however it ends, is noticed at once, because the
-//! kernel unlocks its file: what it held is free, and who waited behind it asks again.
+//! The rules of the table work on records in an LMDB file that every process maps; each operation is one write
+//! transaction. The kernel unlocks a client's file when its process ends, however it ends, so that a dead client is
+//! detected at once: its locks are free, and the waiters behind it retry.
 //!
-//! - [`folder`]: which folder, and that it is this user's alone; [`disk`] is what it lies on, [`home`]
-//!   notices that it was removed. [`boot`] throws away what an earlier boot left, and [`blocks`] and
-//!   [`map`] open LMDB's files.
-//! - [`registry`]: one [`store`] per folder and process.
-//! - [`turn`]: whose operation is next; [`backoff`] is one who waits for that.
-//! - [`step`]: one operation in one transaction, on locks that [`bringing`] reads; [`room`] refuses what
-//!   does not fit, and [`sweep`] forgets what nobody needs. [`listing`] is many short ones. [`record`] and
-//!   [`bytes`] are what is stored.
-//! - [`client`]: a client as others see it, and [`message`] what it is told. [`lives`] asks whether one
-//!   lives, [`watch`] waits for its end, and [`life`] is what ends with it.
-//! - [`arrival`]: a request for a lock, and [`spin`] whether to wait for it with open eyes.
-//! - [`checkup`] and [`trouble`]: what is told to people.
+//! - [`acquire`]: a request for a lock: granted, or queued, spinning or parked.
+//! - [`folder`]: which folder, and whether it is safe and still the same one.
+//! - [`storage`]: records, transactions, quota.
+//! - [`liveness`]: which clients are alive, and what ends with a dead one.
+//! - [`waiting`]: the store's mutex, spinning, and wake-ups between processes.
+//! - [`checkup`] and [`errors`]: findings and error messages.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -35,7 +29,7 @@ mod tests;
 mod waiting;
 
 use self::liveness::presence::Presence;
-use self::storage::registry::Shared;
+use self::storage::registry::StoreHandle;
 use self::storage::transaction::{Done, Subject};
 use self::storage::{listing, map};
 use self::waiting::spin::Spin;
@@ -51,35 +45,34 @@ use crate::error::{Error, Invalid, StoreError};
 use crate::info::LockInfo;
 use crate::owner::Owner;
 
-/// The lease of a hand-over until it is confirmed: how long a waiter that is frozen delays the
-/// queue. One that is dead does not.
+/// The lease of a hand-over until it is confirmed: how long a stopped waiter delays the queue. A dead one does not.
 const CLAIM: Duration = Duration::from_secs(3);
 
-/// How long those who never renew may take to notice that the folder was moved away.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long a client that never renews may take to detect that the folder was moved.
+const CHECK_PATH_EVERY: Duration = Duration::from_millis(100);
 
-/// A client of a store that lies in a folder of this machine.
+/// A client of a store in a folder of this machine.
 ///
-/// The folder belongs to one user, and is made if it is missing. It must not lie on a network
-/// file system, nor on one that a program makes (FUSE). When the engine is dropped or its process ends, what it holds is free at once,
-/// except what was detached.
+/// The folder belongs to one user, and is created if it does not exist. It must not be on a network file system, nor on
+/// one that a program provides (FUSE). When the engine is dropped or its process ends, its locks are free at once, except
+/// those that were detached.
 pub struct LocalEngine {
-    // First, so that the client is gone before the store is closed.
+    // First, so that the client ends before the store is closed.
     presence: Presence,
-    store: Shared,
+    store: StoreHandle,
     spin: Spin,
-    /// When an acquire last looked at the path of the folder, in microseconds.
-    looked: AtomicU64,
+    /// When an acquire last checked the path of the folder, in microseconds.
+    path_checked_at: AtomicU64,
 }
 
 impl LocalEngine {
-    /// Opens the store in this folder. It waits for the operations of others: for a second at most if
-    /// nothing changes there meanwhile, and for ten if others get on.
+    /// Opens the store in this folder. It waits for the store's mutex: up to one second while other processes make no
+    /// progress, and up to ten while they do.
     ///
     /// # Errors
-    /// When the path is not absolute, the folder cannot be made, is no folder, belongs to another
-    /// user or is open to others, its files cannot be used, or there is no turn in time. The error then
-    /// names the process that has it.
+    /// When the path is not absolute, the folder cannot be created, is not a folder, belongs to another user or is
+    /// accessible to other users, its files cannot be used, or the store's mutex is not free in time. The error then
+    /// names the process that holds it.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
         Self::open_sized(folder.as_ref(), map::BYTES)
     }
@@ -87,12 +80,12 @@ impl LocalEngine {
     fn open_sized(folder: &Path, bytes: usize) -> Result<Self, Error> {
         let folder = folder::prepare(folder)?;
         let connect = |trouble| Error::Connect { trouble };
-        let store = Shared::open(&folder, bytes).map_err(connect)?;
-        let presence = store.join().map_err(connect)?;
-        Ok(Self { presence, store, spin: Spin::default(), looked: AtomicU64::new(0) })
+        let store = StoreHandle::open(&folder, bytes).map_err(connect)?;
+        let presence = store.register().map_err(connect)?;
+        Ok(Self { presence, store, spin: Spin::default(), path_checked_at: AtomicU64::new(0) })
     }
 
-    /// Opens the store that a URL names: `local:///folder`, or `local:` for the usual folder.
+    /// Opens the store that a URL names: `local:///folder`, or `local:` for the default folder.
     pub(crate) fn connect(url: &str) -> Result<Self, Error> {
         match url.strip_prefix("local:") {
             Some("") => Self::open(folder::default_folder()?),
@@ -104,23 +97,23 @@ impl LocalEngine {
         }
     }
 
-    /// Refuses what relies on others seeing the same: whoever takes a lock, or goes on holding one,
-    /// must learn that another store may grant the same.
-    fn ensure_there(&self) -> Result<(), StoreError> {
-        let is_there = self.presence.is_visible() && self.store.store_folder.has_data();
-        if is_there { Ok(()) } else { Err(self.store.store_folder.missing()) }
+    /// Refuses an acquire or a renewal when other clients may use another store, which may grant the same locks (I1).
+    fn ensure_in_place(&self) -> Result<(), StoreError> {
+        let is_in_place = self.presence.is_visible() && self.store.store_folder.has_data_file();
+        if is_in_place { Ok(()) } else { Err(self.store.store_folder.missing_error()) }
     }
 
-    /// The same for an acquire, which is to be quick: a removal is seen by a call that needs no
-    /// path, and the path, which shows that the folder was moved, is looked at now and then.
-    fn ensure_there_quickly(&self) -> Result<(), StoreError> {
+    /// The same, cheap enough for every acquire: a removal is detected by a system call without a path; the path itself,
+    /// which shows a move, is checked only every 100 ms.
+    fn ensure_in_place_quickly(&self) -> Result<(), StoreError> {
         let now = clock::now().as_micros();
-        let looked = Duration::from_micros(now - self.looked.load(Ordering::Relaxed).min(now));
-        if looked < LOOK_EVERY && self.presence.is_linked() {
+        let checked_at = self.path_checked_at.load(Ordering::Relaxed);
+        let elapsed = Duration::from_micros(now - checked_at.min(now));
+        if elapsed < CHECK_PATH_EVERY && self.presence.is_linked() {
             return Ok(());
         }
-        self.looked.store(now, Ordering::Relaxed);
-        self.ensure_there()
+        self.path_checked_at.store(now, Ordering::Relaxed);
+        self.ensure_in_place()
     }
 
     fn client_id(&self) -> ClientId {
@@ -138,11 +131,11 @@ impl Engine for LocalEngine {
     }
 
     fn acquire(&self, request: AcquireRequest) -> Answer<Acquired> {
-        Answer::now(self.enter(&request))
+        Answer::now(self.acquire_or_queue(&request))
     }
 
     fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, StoreError>>> {
-        if let Err(trouble) = self.ensure_there() {
+        if let Err(trouble) = self.ensure_in_place() {
             return Answer::now(Err(trouble));
         }
         let names = renewals.iter().map(|renewal| &renewal.name).collect();
@@ -159,7 +152,7 @@ impl Engine for LocalEngine {
     }
 
     fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {
-        // It goes on in the background if it is refused, and a guard may be dropped anywhere.
+        // Short: a refused release is retried in the background, and a guard may be dropped on any thread.
         Answer::now(self.store.perform(
             Patience::Short,
             Subject::Lock(&request.name),
@@ -180,7 +173,7 @@ impl Engine for LocalEngine {
     fn detach(&self, name: &LockName, owner: Owner) -> Result<(), StoreError> {
         self.store.perform(Patience::Long, Subject::Lock(name), |table, _, _| {
             if let Some(lock) = table.lock_mut(name) {
-                liveness::keep(lock, owner);
+                liveness::detach(lock, owner);
             }
         })
     }
@@ -225,7 +218,7 @@ impl Engine for LocalEngine {
 
 impl Drop for LocalEngine {
     fn drop(&mut self) {
-        self.store.leave(self.client_id());
+        self.store.unregister(self.client_id());
     }
 }
 

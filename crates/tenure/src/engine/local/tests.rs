@@ -1,4 +1,4 @@
-//! What is stored can be read again.
+//! Records and messages are read as they were written.
 
 mod garbage;
 mod queue;
@@ -88,7 +88,7 @@ fn a_waiter() -> impl Strategy<Value = Waiter> {
 fn a_lock() -> impl Strategy<Value = LockState> {
     let kinds = [Kind::Mutex, Kind::ReadWrite, Kind::Semaphore, Kind::Latch, Kind::Barrier];
     let kind = proptest::sample::select(kinds.to_vec());
-    // One holder at most: many are kept in no order, and could not be compared.
+    // One holder at most: several have no order, and could not be compared.
     let holders = option::of(a_holder());
     (kind, 1..=Shape::MAX_LIMIT, holders, vec(a_waiter(), 0..4)).prop_map(
         |(kind, limit, holder, waiters)| {
@@ -134,7 +134,7 @@ proptest! {
         };
         prop_assert_eq!(sorted(&again), sorted(&lock));
         prop_assert_eq!(again.holders.used(), lock.holders.used());
-        prop_assert_eq!(record::encode_lock(&again), record::encode_lock(&lock), "in some order");
+        prop_assert_eq!(record::encode_lock(&again), record::encode_lock(&lock), "the order is stable");
     }
 
     #[test]
@@ -157,7 +157,7 @@ proptest! {
     }
 
     #[test]
-    fn a_record_of_force_is_read_as_it_was_written(
+    fn a_record_of_a_forced_release_is_read_as_it_was_written(
         name in "[^\0]{1,40}", owners in vec(an_owner(), 0..4), by in an_about(), reason: String,
         at: u32,
     ) {
@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn a_wakeup_survives_the_way(
+    fn a_wakeup_is_decoded_as_it_was_encoded(
         name in "[^\0]{1,512}", owner in an_owner(), number: u64, fence in a_fence(), at in a_moment(),
     ) {
         let Ok(name) = LockName::new(name) else { return Ok(()) };

@@ -1,16 +1,16 @@
-//! Kinds of file systems: on a disk of this machine everyone sees the same map and the same locks.
+//! Kinds of file systems: on a local disk, all processes see the same map and the same file locks.
 
 use rustix::fs::StatFs;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Disk {
-    /// Of this machine alone.
+pub(crate) enum FileSystem {
+    /// On a disk of this machine.
     Local(&'static str),
-    /// Of several machines: what one of them maps or locks there, another may not see.
+    /// Shared by several machines: one may not see what another maps or locks there.
     Shared(&'static str),
-    /// Made by a program that need not keep to the rules.
-    Made(&'static str),
-    /// With this number.
+    /// Provided by a program (a FUSE daemon, a hypervisor) that need not follow the rules of a disk.
+    Virtual(&'static str),
+    /// The number that `statfs` reports.
     Unknown(u32),
 }
 
@@ -38,20 +38,23 @@ const SHARED: [(u32, &str); 11] = [
     (0x0116_1970, "GFS2"),
     (0x7461_636F, "OCFS2"),
 ];
-const MADE: [(u32, &str); 2] = [(0x6573_5546, "FUSE"), (0x786F_4256, "a folder of VirtualBox")];
+const VIRTUAL: [(u32, &str); 2] =
+    [(0x6573_5546, "FUSE"), (0x786F_4256, "a VirtualBox shared folder")];
 
-pub(crate) fn kind_of(disk: &StatFs) -> Disk {
-    // Its type is another one on every machine; all numbers have 32 bits.
-    known(disk.f_type as u32)
+pub(crate) fn kind_of(found: &StatFs) -> FileSystem {
+    // The type of this field depends on the platform; all numbers have 32 bits.
+    known(found.f_type as u32)
 }
 
-fn known(number: u32) -> Disk {
+fn known(number: u32) -> FileSystem {
     let among = |kinds: &[(u32, &'static str)]| {
         kinds.iter().find(|(known, _)| *known == number).map(|(_, kind)| *kind)
     };
-    let local = among(&LOCAL).map(Disk::Local);
-    let other = || among(&SHARED).map(Disk::Shared).or_else(|| among(&MADE).map(Disk::Made));
-    local.or_else(other).unwrap_or(Disk::Unknown(number))
+    let local = among(&LOCAL).map(FileSystem::Local);
+    let other = || {
+        among(&SHARED).map(FileSystem::Shared).or_else(|| among(&VIRTUAL).map(FileSystem::Virtual))
+    };
+    local.or_else(other).unwrap_or(FileSystem::Unknown(number))
 }
 
 #[cfg(test)]
@@ -61,10 +64,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_is_no_disk() {
-        assert_eq!(known(NFS_SUPER_MAGIC as u32), Disk::Shared("NFS"));
-        assert_eq!(known(0x6573_5546), Disk::Made("FUSE"));
-        assert_eq!(kind_of(&statfs("/proc").unwrap()), Disk::Unknown(PROC_SUPER_MAGIC as u32));
-        assert_eq!(kind_of(&statfs("/dev/shm").unwrap()), Disk::Local("tmpfs"));
+    fn a_network_file_system_is_not_local() {
+        assert_eq!(known(NFS_SUPER_MAGIC as u32), FileSystem::Shared("NFS"));
+        assert_eq!(known(0x6573_5546), FileSystem::Virtual("FUSE"));
+        assert_eq!(
+            kind_of(&statfs("/proc").unwrap()),
+            FileSystem::Unknown(PROC_SUPER_MAGIC as u32)
+        );
+        assert_eq!(kind_of(&statfs("/dev/shm").unwrap()), FileSystem::Local("tmpfs"));
     }
 }

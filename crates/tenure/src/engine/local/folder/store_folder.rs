@@ -1,5 +1,5 @@
-//! Where a store is: the files that were there when it was opened, not others that somebody has
-//! made in their place.
+//! Detects that the folder or its files are no longer those that were opened, because they were removed, moved or
+//! replaced.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use rustix::fs::{Stat, fstat, lstat};
 use super::location::{CLIENTS, DATA};
 use crate::error::StoreError;
 
-/// Which file it is, whatever its path. While it is open, no other one gets its numbers.
+/// Identifies a file, whatever its path. While the file is open, no other one gets its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     device: u64,
@@ -26,7 +26,7 @@ impl Identity {
         Ok(lstat(path)?.into())
     }
 
-    /// Whether this one is at a path now.
+    /// Whether this file is at a path now.
     pub(crate) fn is_at(self, path: &Path) -> bool {
         Self::at(path).is_ok_and(|found| found == self)
     }
@@ -43,10 +43,10 @@ pub(crate) struct StoreFolder {
     clients: PathBuf,
     clients_identity: Identity,
     pub(crate) data_identity: Identity,
-    // Open, so that no others get their numbers.
+    // Kept open, so that no other files get their numbers.
     _clients: File,
     data: File,
-    /// What this process had as `/`.
+    /// The root directory when the store was opened.
     root: Identity,
 }
 
@@ -65,44 +65,44 @@ impl StoreFolder {
         })
     }
 
-    /// False if the folder was removed or moved away, or what is in it.
-    pub(crate) fn is_there(&self) -> bool {
-        self.has_data() && self.clients_identity.is_at(&self.clients)
+    /// False if the folder or its content was removed or moved.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.has_data_file() && self.clients_identity.is_at(&self.clients)
     }
 
-    /// False if the file with the locks was removed. Whether it was moved is not seen here.
-    pub(crate) fn has_data(&self) -> bool {
+    /// False if the file with the locks was removed. A move is not detected here.
+    pub(crate) fn has_data_file(&self) -> bool {
         fstat(&self.data).is_ok_and(|found| found.st_nlink > 0)
     }
 
-    pub(crate) fn ensure_there(&self) -> Result<(), StoreError> {
-        if self.is_there() { Ok(()) } else { Err(self.missing()) }
+    pub(crate) fn ensure_in_place(&self) -> Result<(), StoreError> {
+        if self.is_in_place() { Ok(()) } else { Err(self.missing_error()) }
     }
 
-    /// For whoever wants what is there now, while this one is still open.
-    pub(crate) fn in_use_here(&self) -> StoreError {
+    /// The folder was replaced while this process still has the removed one open.
+    pub(crate) fn replaced_error(&self) -> StoreError {
         StoreError::refused(format!(
-            "the folder `{}` was removed and made anew, and this process still has clients of the \
+            "the folder `{}` was removed and created again, and this process still has clients of the \
              removed one: drop them, and connect again",
             self.folder.display()
         ))
     }
 
-    /// Why this process does not find the folder any more, as far as it can know.
-    pub(crate) fn missing(&self) -> StoreError {
+    /// Why this process no longer finds the folder, as far as it can know.
+    pub(crate) fn missing_error(&self) -> StoreError {
         let path = self.folder.display();
         StoreError::refused(match Identity::at(&self.clients) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => format!(
-                "this process is not allowed to look into the folder `{path}` any more, as after it \
-                 gave up privileges: connect as the user that it is to be ({error})"
+                "this process may no longer access the folder `{path}`, as after it dropped privileges: \
+                 connect as the final user ({error})"
             ),
             _ if !self.root.is_at(Path::new("/")) => format!(
-                "this process does not see the folder `{path}` any more, because it has another root \
-                 directory since: connect after the chroot, to a folder that is in there"
+                "this process can no longer reach the folder `{path}`, because its root directory has \
+                 changed: connect after the chroot, to a folder below the new root"
             ),
             _ => format!(
-                "the folder `{path}`, or what is in it, was removed or moved while in use, and others \
-                 may hold the same locks in a new one: start again"
+                "the folder `{path}`, or its content, was removed or moved while in use, and other \
+                 processes may hold the same locks in a new one: start again"
             ),
         })
     }

@@ -12,8 +12,8 @@ mod rules;
 pub(crate) mod watch;
 
 #[cfg(test)]
-pub(crate) use self::rules::{AWAKE, KEPT};
+pub(crate) use self::rules::{DETACHED, SPINNING};
 pub(crate) use self::rules::{
-    MAX_CLIENT, Waiters, ahead_of, begin_holds, client_of, end_the_gone, is_needed, is_next, keep,
-    keep_unless, prolong_the_inherited, set_awake,
+    MAX_CLIENT, Waiters, client_of, clients_to_watch, detach, detach_unless_client, expire_dead,
+    extend_inherited, is_in_use, may_spin, set_spinning, settle_grants,
 };

@@ -1,8 +1,8 @@
-//! Notices the end of a client that others wait behind, the moment it ends.
+//! Wakes waiters at the moment when a client ahead of them ends.
 //!
-//! A thread per watched client waits for the lock on its file, which the kernel gives when the
-//! process is gone, however it went. The thread ends with the client it watches; it is shared by
-//! everyone in this process who waits behind that client, also by those who come later.
+//! A thread per watched client blocks on the lock of its file, which the kernel grants when the client's process has
+//! ended, however it ended. The thread ends with the client that it watches; all waiters of this process behind that
+//! client share it, also later ones.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,15 +16,14 @@ use crate::engine::Wakeup;
 use crate::engine::local::waiting::receiver::Receiver;
 use crate::sync::lock;
 
-/// More threads than this are not started: whoever waits behind further clients asks again
-/// within seconds. A thread cannot be called off, so it stays as long as the client it watches, also
-/// when nobody waits behind that one any more.
-const MOST: usize = 64;
+/// The limit of threads: a waiter behind further clients polls within seconds instead. A blocked thread cannot be
+/// cancelled, so that it stays as long as the client that it watches, even without waiters.
+const MAX_THREADS: usize = 64;
 
-/// Who wants to know of the end of which client, by its lock file.
+/// The receivers to wake when a client ends, by its lock file.
 static WATCHED: Mutex<Option<HashMap<PathBuf, Vec<Weak<Receiver>>>>> = Mutex::new(None);
 
-/// Tells `receiver` that it may have missed something when the client with this lock file ends.
+/// Wakes `receiver` with [`Wakeup::Missed`] when the client with this lock file ends.
 pub(crate) fn watch(file: PathBuf, receiver: &Arc<Receiver>) {
     let mut guard = lock(&WATCHED);
     let watched = guard.get_or_insert_default();
@@ -35,7 +34,7 @@ pub(crate) fn watch(file: PathBuf, receiver: &Arc<Receiver>) {
         }
         return;
     }
-    if watched.len() >= MOST {
+    if watched.len() >= MAX_THREADS {
         return;
     }
     watched.insert(file.clone(), vec![Arc::downgrade(receiver)]);
@@ -47,7 +46,7 @@ pub(crate) fn watch(file: PathBuf, receiver: &Arc<Receiver>) {
 }
 
 fn wait(file: &Path) {
-    let has_ended = until_end(file);
+    let has_ended = wait_for_end(file);
     let receivers = lock(&WATCHED).as_mut().and_then(|watched| watched.remove(file));
     if !has_ended {
         return;
@@ -57,8 +56,8 @@ fn wait(file: &Path) {
     }
 }
 
-/// True when the client has ended; false if that cannot be waited for.
-fn until_end(file: &Path) -> bool {
+/// True when the client has ended; false if the file cannot be opened or locked.
+fn wait_for_end(file: &Path) -> bool {
     let opened = match File::open(file) {
         Ok(opened) => opened,
         Err(error) => return error.kind() == std::io::ErrorKind::NotFound,

@@ -1,4 +1,4 @@
-//! Values as bytes: numbers in little-endian order, text with its length ahead.
+//! Values as bytes: numbers in little-endian order, text with a length prefix.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use crate::core::shape::Shape;
 use crate::info::About;
 use crate::owner::{Entry, Owner};
 
-/// Why bytes cannot be read, in words that fit behind "because".
+/// Why bytes cannot be read, as a clause that follows "because".
 pub(crate) type Unreadable = &'static str;
 
 #[derive(Default)]
 pub(crate) struct Writer(Vec<u8>);
 
 impl Writer {
-    /// Begins with what the rest is: a version, or a kind of message.
-    pub(crate) fn beginning_with(first: u8) -> Self {
+    /// Starts with a tag for what follows: a version, or a kind of message.
+    pub(crate) fn with_tag(tag: u8) -> Self {
         let mut bytes = Vec::with_capacity(192);
-        bytes.push(first);
+        bytes.push(tag);
         Self(bytes)
     }
 
@@ -86,9 +86,9 @@ impl<'a> Reader<'a> {
         Self(bytes)
     }
 
-    /// Everything must have been read.
+    /// Fails unless all bytes were read.
     pub(crate) fn finish(self) -> Result<(), Unreadable> {
-        if self.0.is_empty() { Ok(()) } else { Err("there is more in it than belongs there") }
+        if self.0.is_empty() { Ok(()) } else { Err("it is longer than its content") }
     }
 
     fn take(&mut self, count: usize) -> Result<&'a [u8], Unreadable> {
@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// How many follow. Each takes a byte at least, so a wrong length allocates nothing.
+    /// The number of items that follow. Each has at least one byte, so that a wrong length allocates nothing.
     pub(crate) fn length(&mut self) -> Result<usize, Unreadable> {
         let length = self.short()? as usize;
         if length > self.0.len() { Err("it ends too early") } else { Ok(length) }
@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn permits(&mut self) -> Result<u32, Unreadable> {
         let permits = self.short()?;
         if permits > Shape::MAX_LIMIT {
-            Err("there are more permits than can be")
+            Err("it has more permits than are allowed")
         } else {
             Ok(permits)
         }
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn name(&mut self) -> Result<LockName, Unreadable> {
-        LockName::new(self.text()?).map_err(|_| "a name in it is no lock's name")
+        LockName::new(self.text()?).map_err(|_| "a name in it is not a valid lock name")
     }
 
     pub(crate) fn about(&mut self) -> Result<Arc<About>, Unreadable> {

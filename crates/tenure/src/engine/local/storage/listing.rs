@@ -1,5 +1,5 @@
-//! A list of locks, in slices: all others wait meanwhile, so each slice is a short turn of its own, and
-//! between two of them others have theirs. Each lock is as it was at one moment, but not all at the same.
+//! A list of locks, in slices: all other operations wait during a transaction, so that each slice is a short transaction
+//! of its own, and other operations run in between. Each lock is consistent in itself, but the list is not one snapshot.
 
 use std::time::Duration;
 
@@ -11,45 +11,45 @@ use crate::engine::local::waiting::store_mutex::Patience;
 use crate::error::StoreError;
 use crate::info::LockInfo;
 
-/// How long a slice may last. One lock at least is in it, however long that takes.
+/// How long a slice may take. It has at least one lock, however long that takes.
 pub(crate) const SLICE: Duration = Duration::from_millis(1);
 
-/// How much longer than a slice others are let in before the next. Those who wait look every two
-/// milliseconds at the least, so that several who list leave them enough.
-const PAUSE: u32 = 2;
+/// The pause after a slice, as a multiple of its time. Operations that wait for the store's mutex poll at least every two
+/// milliseconds, so that even several concurrent lists do not starve them.
+const PAUSE_FACTOR: u32 = 2;
 
-/// How far a list has come.
+/// The progress of a list.
 pub(crate) struct Progress {
-    /// Names that begin so.
+    /// Which names are listed.
     pub(crate) prefix: String,
-    /// How many locks are still wanted.
-    pub(crate) most: usize,
-    /// The key of the last lock that was looked at.
+    /// How many locks may still be added.
+    pub(crate) remaining: usize,
+    /// The key of the last lock that was read.
     pub(crate) after: Vec<u8>,
-    /// There are no more, or no more are wanted.
-    pub(crate) is_over: bool,
+    /// All locks were read, or the limit is reached.
+    pub(crate) is_done: bool,
 }
 
 pub(crate) fn list(store: &Store, request: ListRequest) -> Result<Vec<LockInfo>, StoreError> {
-    let ListRequest { prefix, limit: most } = request;
-    let mut progress = Progress { prefix, most, after: Vec::new(), is_over: most == 0 };
+    let ListRequest { prefix, limit: remaining } = request;
+    let mut progress = Progress { prefix, remaining, after: Vec::new(), is_done: remaining == 0 };
     let mut infos = Vec::new();
-    while !progress.is_over {
+    while !progress.is_done {
         let begun = clock::now();
         let slice = slice(store, &mut progress)?;
-        progress.most -= slice.len();
+        progress.remaining -= slice.len();
         infos.extend(slice);
-        if !progress.is_over {
-            pause(clock::now().since(begun).min(SLICE) * PAUSE);
+        if !progress.is_done {
+            pause(clock::now().since(begun).min(SLICE) * PAUSE_FACTOR);
         }
     }
     Ok(infos)
 }
 
 fn slice(store: &Store, progress: &mut Progress) -> Result<Vec<LockInfo>, StoreError> {
-    let (prefix, limit) = (progress.prefix.clone(), progress.most);
+    let (prefix, limit) = (progress.prefix.clone(), progress.remaining);
     let all = ListRequest { prefix, limit };
-    let subject = Subject::Below(progress);
+    let subject = Subject::Slice(progress);
     let done = store.perform_on_each(Patience::Long, subject, |table, now, effects| {
         table.list(&all, now, effects)
     })?;

@@ -1,9 +1,9 @@
-//! Brings the locks that an operation is about from their records to the table. One that cannot be
-//! read stays where it is, and is noted.
+//! Loads the locks of an operation from their records into the table. The record of an unreadable lock stays as it is,
+//! and its error is recorded.
 
 use super::listing::{self, Progress};
 use super::record;
-use super::transaction::{FORCED, LOCK, Step, Subject, key, name_of};
+use super::transaction::{FORCED, LOCK, Subject, Transaction, key, name_of};
 use crate::clock;
 use crate::core::moment::Now;
 use crate::core::name::LockName;
@@ -15,8 +15,8 @@ use crate::error::StoreError;
 /// How many keys a list reads at a time.
 const KEYS: usize = 64;
 
-impl Step<'_> {
-    pub(crate) fn bring(
+impl Transaction<'_> {
+    pub(crate) fn load(
         &mut self,
         subject: &mut Subject<'_>,
         table: &mut Table,
@@ -24,24 +24,24 @@ impl Step<'_> {
     ) -> Result<(), StoreError> {
         match subject {
             Subject::Lock(name) => {
-                self.bring_lock(name, Waiters::First, table, now)?;
+                self.load_lock(name, Waiters::First, table, now)?;
                 self.ensure_readable()
             }
             Subject::Locks(names) => {
-                names.iter().try_for_each(|name| self.bring_lock(name, Waiters::First, table, now))
+                names.iter().try_for_each(|name| self.load_lock(name, Waiters::First, table, now))
             }
             Subject::Inspected(name) => {
-                self.bring_lock(name, Waiters::All, table, now)?;
+                self.load_lock(name, Waiters::All, table, now)?;
                 self.ensure_readable()?;
-                self.bring_forced(name, table)
+                self.load_forced(name, table)
             }
-            Subject::Below(progress) => self.bring_below(progress, table, now),
+            Subject::Slice(progress) => self.load_slice(progress, table, now),
         }
     }
 
-    /// Brings the record of a forced release. One that cannot be read is noted, because the lock
-    /// itself can be.
-    fn bring_forced(&mut self, name: &LockName, table: &mut Table) -> Result<(), StoreError> {
+    /// Loads the record of a forced release. The error of an unreadable one is recorded only, because the lock itself is
+    /// readable.
+    fn load_forced(&mut self, name: &LockName, table: &mut Table) -> Result<(), StoreError> {
         let forced = self.get(&key(FORCED, name.as_str()))?;
         match forced.map(|bytes| record::decode_forced(&bytes)) {
             Some(Ok(forced)) => table.put_forced(forced),
@@ -55,48 +55,46 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Brings the locks of one slice, and notes how far that is. What lies behind the last one that is
-    /// wanted is not looked at.
-    fn bring_below(
+    /// Loads the locks of one slice, and updates its progress. No record behind the last listed lock is read.
+    fn load_slice(
         &mut self,
         progress: &mut Progress,
         table: &mut Table,
         now: Now,
     ) -> Result<(), StoreError> {
-        let (prefix, mut needed) = (key(LOCK, &progress.prefix), 0);
+        let (prefix, mut listed) = (key(LOCK, &progress.prefix), 0);
         let end = clock::now() + listing::SLICE;
         loop {
             let keys = self.keys(&prefix, &progress.after, KEYS)?;
-            progress.is_over = keys.is_empty();
-            if progress.is_over {
+            progress.is_done = keys.is_empty();
+            if progress.is_done {
                 return Ok(());
             }
             for key in keys {
-                // Nobody can ask for a lock whose name is none.
+                // A key that is not a valid name belongs to no lock.
                 if let Some(name) = name_of(&key) {
-                    self.bring_lock(&name, Waiters::First, table, now)?;
-                    // One that cannot be read is shown, too.
+                    self.load_lock(&name, Waiters::First, table, now)?;
+                    // An unreadable lock is listed, too.
                     let lock = table.lock_mut(&name);
-                    let is_shown = lock.is_none_or(|lock| liveness::is_needed(lock, now.clock));
-                    needed += usize::from(is_shown);
+                    let is_listed = lock.is_none_or(|lock| liveness::is_in_use(lock, now.clock));
+                    listed += usize::from(is_listed);
                 }
                 progress.after = key;
-                progress.is_over = needed == progress.most;
-                if progress.is_over || clock::now() >= end {
+                progress.is_done = listed == progress.remaining;
+                if progress.is_done || clock::now() >= end {
                     return Ok(());
                 }
             }
         }
     }
 
-    /// Refuses an operation on a lock that cannot be read.
+    /// Refuses an operation on an unreadable lock.
     fn ensure_readable(&mut self) -> Result<(), StoreError> {
         self.unreadable.pop().map_or(Ok(()), |(_, trouble)| Err(trouble))
     }
 
-    /// Brings a lock as it is now: without those whose client is gone. One that cannot be read is
-    /// noted.
-    fn bring_lock(
+    /// Loads a lock in its present state: without dead clients. The error of an unreadable one is recorded.
+    fn load_lock(
         &mut self,
         name: &LockName,
         waiters: Waiters,
@@ -115,10 +113,10 @@ impl Step<'_> {
                     return Ok(());
                 }
             };
-            self.settle_lives(&mut lock, now, waiters);
+            self.settle_liveness(&mut lock, now, waiters);
             table.put(name.clone(), lock);
         }
-        self.brought.push((name.clone(), bytes));
+        self.loaded.push((name.clone(), bytes));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! What is stored, as bytes. Every record begins with the version of its form.
+//! The records as bytes. The first byte is the version of the format.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,21 +10,21 @@ use crate::core::shape::{Kind, Shape};
 use crate::core::table::ClientId;
 use crate::info::ForceRecord;
 
-/// Another form gets another version, so that no program takes it for its own.
+/// Another format gets another version, so that no program misreads it.
 const VERSION: u8 = 1;
 
-/// What the store remembers besides its locks.
+/// The state of the store besides its locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meta {
     pub(crate) last_client_id: ClientId,
     pub(crate) last_fence: u64,
-    /// With so many records, those that nobody needs are looked for.
+    /// At this number of records, a sweep for locks that are not in use begins.
     pub(crate) sweep_at: u64,
 }
 
 impl Meta {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::beginning_with(VERSION);
+        let mut out = Writer::with_tag(VERSION);
         out.short(self.last_client_id);
         out.long(self.last_fence);
         out.long(self.sweep_at);
@@ -40,12 +40,11 @@ impl Meta {
 }
 
 pub(crate) fn encode_lock(lock: &LockState) -> Vec<u8> {
-    let mut out = Writer::beginning_with(VERSION);
+    let mut out = Writer::with_tag(VERSION);
     out.byte(number_of(lock.kind));
     out.short(lock.limit);
     out.length(lock.holders.len());
-    // In order, so that the same lock has the same bytes, and one that was only looked at is not
-    // written again.
+    // Sorted, so that the same lock has the same bytes, and one that was only read is not written again.
     if let Holders::One(holder) = &lock.holders {
         write_holder(&mut out, holder);
     } else {
@@ -60,7 +59,7 @@ pub(crate) fn encode_lock(lock: &LockState) -> Vec<u8> {
     out.finish()
 }
 
-/// Refuses also what can be read but never was a lock: the rules would not hold for it, or not end.
+/// Also refuses bytes that can be read but are no valid lock: the rules would fail on it, or not terminate.
 pub(crate) fn decode_lock(bytes: &[u8]) -> Result<LockState, Unreadable> {
     read(bytes, |from| {
         let (kind, limit) = (kind_of(from.byte()?)?, from.short()?);
@@ -69,7 +68,7 @@ pub(crate) fn decode_lock(bytes: &[u8]) -> Result<LockState, Unreadable> {
         for _ in 0..from.length()? {
             let holder = read_holder(from)?;
             if lock.holders.used() + holder.permits > Shape::MAX_LIMIT {
-                return Err("its holders have more permits than can be");
+                return Err("its holders have more permits than are allowed");
             }
             if lock.holders.find(holder.owner).is_some() {
                 return Err("one owner holds it twice");
@@ -89,7 +88,7 @@ pub(crate) fn decode_lock(bytes: &[u8]) -> Result<LockState, Unreadable> {
 }
 
 pub(crate) fn encode_forced(record: &ForceRecord) -> Vec<u8> {
-    let mut out = Writer::beginning_with(VERSION);
+    let mut out = Writer::with_tag(VERSION);
     // First, so that the oldest can be found without reading all.
     out.duration(record.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
     out.text(record.name.as_str());
@@ -103,27 +102,28 @@ pub(crate) fn encode_forced(record: &ForceRecord) -> Vec<u8> {
 pub(crate) fn decode_forced(bytes: &[u8]) -> Result<ForceRecord, Unreadable> {
     read(bytes, |from| {
         let since_1970 = from.duration()?;
-        let at = SystemTime::UNIX_EPOCH.checked_add(since_1970).ok_or("its time cannot be")?;
+        let at =
+            SystemTime::UNIX_EPOCH.checked_add(since_1970).ok_or("its time is out of range")?;
         let name = from.name()?;
         let owners = (0..from.length()?).map(|_| from.owner()).collect::<Result<_, _>>()?;
         Ok(ForceRecord { name, owners, by: from.about()?, reason: from.text()?.into(), at })
     })
 }
 
-/// When a forced release was; a record that cannot be read is the oldest.
+/// The time of a forced release; an unreadable record counts as the oldest.
 pub(crate) fn forced_at(bytes: &[u8]) -> Duration {
     let mut from = Reader::new(bytes.get(1..).unwrap_or_default());
     from.duration().unwrap_or_default()
 }
 
-/// Reads a whole record of the version that this program knows.
+/// Reads a whole record of this version.
 fn read<T>(
     bytes: &[u8],
     content: impl FnOnce(&mut Reader<'_>) -> Result<T, Unreadable>,
 ) -> Result<T, Unreadable> {
     let mut from = Reader::new(bytes);
     if from.byte()? != VERSION {
-        return Err("another version of Tenure wrote it, or nobody did");
+        return Err("it was not written by this version of Tenure");
     }
     let value = content(&mut from)?;
     from.finish()?;

@@ -1,5 +1,4 @@
-//! Each store is opened once per process: LMDB's own lock on a file would be lost when a second
-//! descriptor of it is closed.
+//! Each store is opened once per process: closing a second descriptor of the file would drop LMDB's own lock on it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,29 +15,28 @@ use crate::sync::lock;
 
 static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
 
-/// What is set when a folder has been opened, or not.
+/// Set when a folder was opened, or could not be.
 type Opened = Arc<OnceLock<Result<(), StoreError>>>;
 
-/// A folder, and the process that opens it: a forked child does not wait for a thread of its parent.
-type Place = (u32, Identity);
+/// The process and the folder that it opens: a forked child must not wait for a thread of its parent.
+type OpeningKey = (u32, Identity);
 
 #[derive(Default)]
 struct Registry {
-    /// By the file with the locks, and not by its path: a folder can be moved, mounted a second time,
-    /// or removed and made anew.
+    /// By the file with the locks, and not by its path: a folder can be moved, mounted a second time, or removed and created
+    /// again.
     open: HashMap<Identity, Weak<Store>>,
-    /// What threads are opening, which may take a while: they wait for other processes.
-    opening: HashMap<Place, Opened>,
+    /// The folders that threads are opening, which may take long: they wait for other processes.
+    opening: HashMap<OpeningKey, Opened>,
 }
 
-/// A share of the store of a folder. The last one closes it.
-pub(crate) struct Shared {
+/// A reference to the store of a folder. Dropping the last one closes the store.
+pub(crate) struct StoreHandle {
     store: Option<Arc<Store>>,
 }
 
-impl Shared {
-    /// The store of this folder, which has been prepared; if it is not open, with a map of so many
-    /// bytes.
+impl StoreHandle {
+    /// The store of this folder, which the caller has prepared. If it is not open yet, its map gets this many bytes.
     pub(crate) fn open(folder: &Path, bytes: usize) -> Result<Self, StoreError> {
         Self::open_in(std::process::id(), folder, bytes)
     }
@@ -47,87 +45,88 @@ impl Shared {
         let identity = Identity::at(folder);
         let identity = identity.map_err(|error| errors::of_files(folder, &error))?;
         loop {
-            match begin((process, identity), folder)? {
-                Beginning::Open(share) => return Ok(share),
-                Beginning::Ours(opening) => return opening.open(folder, bytes),
-                // What that thread is refused, the others need not wait for again.
-                Beginning::Others(opened) => opened.wait().clone()?,
+            match find_or_start((process, identity), folder)? {
+                OpenState::Open(store) => return Ok(store),
+                OpenState::Claimed(opening) => return opening.open(folder, bytes),
+                // The other threads get the same error, and do not wait again.
+                OpenState::InProgress(opened) => opened.wait().clone()?,
             }
         }
     }
 }
 
-/// What becomes of a folder that is to be opened.
-enum Beginning {
-    Open(Shared),
-    Ours(Opening),
+/// The state of a folder that a thread is about to open.
+enum OpenState {
+    Open(StoreHandle),
+    /// This thread opens it.
+    Claimed(Opening),
     /// Another thread is opening it.
-    Others(Opened),
+    InProgress(Opened),
 }
 
-fn begin(place: Place, folder: &Path) -> Result<Beginning, StoreError> {
+fn find_or_start(key: OpeningKey, folder: &Path) -> Result<OpenState, StoreError> {
     let mut registry = lock(&REGISTRY);
     let registry = registry.get_or_insert_default();
     let data = Identity::at(&folder.join(DATA)).ok();
     if let Some(store) = data.and_then(|data| registry.open.get(&data)?.upgrade()) {
-        store.ensure_shared(place.0)?;
-        return Ok(Beginning::Open(Shared { store: Some(store) }));
+        store.ensure_shared(key.0)?;
+        return Ok(OpenState::Open(StoreHandle { store: Some(store) }));
     }
-    // LMDB has one map for a path, and the other one is still in use.
+    // LMDB has one map per path, and the map of the removed folder is still in use.
     let mut others = registry.open.values().filter_map(Weak::upgrade);
     if let Some(removed) = others.find(|it| it.folder() == folder) {
-        return Err(removed.store_folder.in_use_here());
+        return Err(removed.store_folder.replaced_error());
     }
-    Ok(match registry.opening.entry(place) {
-        Entry::Occupied(entry) => Beginning::Others(entry.get().clone()),
+    Ok(match registry.opening.entry(key) {
+        Entry::Occupied(entry) => OpenState::InProgress(entry.get().clone()),
         Entry::Vacant(entry) => {
-            Beginning::Ours(Opening { place, opened: entry.insert(Opened::default()).clone() })
+            OpenState::Claimed(Opening { key, opened: entry.insert(Opened::default()).clone() })
         }
     })
 }
 
-/// The right to open a folder, which no other thread has. Given back by the drop.
+/// The exclusive right of one thread to open a folder. Given up by the drop.
 struct Opening {
-    place: Place,
+    key: OpeningKey,
     opened: Opened,
 }
 
 impl Opening {
-    /// Opens it, without keeping those from their work who have other folders.
-    fn open(self, folder: &Path, bytes: usize) -> Result<Shared, StoreError> {
-        let store = Store::open(self.place.0, folder, bytes).map(Arc::new);
+    /// Opens the store without holding the registry, so that threads that use other folders are not blocked.
+    fn open(self, folder: &Path, bytes: usize) -> Result<StoreHandle, StoreError> {
+        let store = Store::open(self.key.0, folder, bytes).map(Arc::new);
         if let Ok(store) = &store {
             let mut registry = lock(&REGISTRY);
             let open = &mut registry.get_or_insert_default().open;
             open.insert(store.store_folder.data_identity, Arc::downgrade(store));
         }
         let _ = self.opened.set(store.as_ref().map(drop).map_err(Clone::clone));
-        Ok(Shared { store: Some(store?) })
+        Ok(StoreHandle { store: Some(store?) })
     }
 }
 
 impl Drop for Opening {
     fn drop(&mut self) {
         if let Some(registry) = lock(&REGISTRY).as_mut() {
-            registry.opening.remove(&self.place);
+            registry.opening.remove(&self.key);
         }
-        // Nothing is set only if it has panicked.
+        // Has an effect only after a panic.
         let _ = self.opened.set(Err(StoreError::refused("the store could not be opened")));
     }
 }
 
-impl Deref for Shared {
+impl Deref for StoreHandle {
     type Target = Store;
 
     fn deref(&self) -> &Store {
-        self.store.as_deref().expect("it is taken out only by the drop")
+        self.store.as_deref().expect("only the drop takes the store out")
     }
 }
 
-impl Drop for Shared {
+impl Drop for StoreHandle {
     fn drop(&mut self) {
         let is_of_parent = self.is_of_parent();
-        // Under the lock, so that nobody opens the folder while it is being closed.
+        // Under the lock, so that no thread opens the folder while it is being closed.
         let mut registry = lock(&REGISTRY);
         let Some(store) = self.store.take() else {
             return;

@@ -1,4 +1,4 @@
-//! The store of one folder, as this process has it open.
+//! The open store of one folder in this process.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs;
@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use heed::Env;
 
 use super::map::{self, Records};
-use super::quota::Search;
-use super::transaction::{Done, Step, Subject};
+use super::quota::SweepThrottle;
+use super::transaction::{Done, Subject, Transaction};
 use crate::core::moment::Now;
 use crate::core::table::{ClientId, Effects, Table};
 use crate::engine::local::errors;
@@ -35,25 +35,24 @@ pub(crate) struct Store {
     pub(crate) env: Env,
     pub(crate) records: Records,
     /// The clients of this process.
-    here: Mutex<HashMap<ClientId, Arc<Receiver>>>,
-    /// What wake-ups are sent from.
+    own_clients: Mutex<HashMap<ClientId, Arc<Receiver>>>,
+    /// The socket that sends wake-ups.
     sender: UnixDatagram,
     process: u32,
     lock_files: LockFiles,
     pub(crate) mutex: StoreMutex,
-    /// Where the clients are to be found.
     pub(crate) store_folder: StoreFolder,
-    pub(crate) search: Search,
+    pub(crate) sweep_throttle: SweepThrottle,
 }
 
 impl Store {
     pub(crate) fn open(process: u32, folder: &Path, bytes: usize) -> Result<Self, StoreError> {
         let of_files = |error| errors::of_files(folder, &error);
         let mutex = StoreMutex::open(folder).map_err(of_files)?;
-        // Before the map is open, changes are seen by the time of the last write to its file.
+        // Before the map is open, the modification time of its file shows progress.
         let data = folder.join(DATA);
-        let guard = mutex.take(Patience::Opening, || written_at(&data))?;
-        boot::begin(folder).map_err(of_files)?;
+        let guard = mutex.acquire(Patience::Opening, || written_at(&data))?;
+        boot::discard_earlier_boot(folder).map_err(of_files)?;
         preallocate::reserve(&folder.join("lock.mdb")).map_err(of_files)?;
         let (env, records) =
             map::open(folder, bytes).map_err(|error| errors::of_map(folder, &error))?;
@@ -68,10 +67,10 @@ impl Store {
             clients: folder.join(CLIENTS),
             env,
             records,
-            here: Mutex::default(),
+            own_clients: Mutex::default(),
             sender: sender.map_err(of_files)?,
             store_folder,
-            search: Search::default(),
+            sweep_throttle: SweepThrottle::default(),
             process,
             lock_files: LockFiles::default(),
             mutex,
@@ -87,16 +86,15 @@ impl Store {
         std::process::id() != self.process
     }
 
-    /// Refuses a share of this store to a forked child, and to whoever finds it elsewhere.
+    /// Refuses this store to a forked child, and when its folder was moved.
     pub(crate) fn ensure_shared(&self, process: u32) -> Result<(), StoreError> {
         if process != self.process {
             return Err(self.of_parent());
         }
-        self.store_folder.ensure_there()
+        self.store_folder.ensure_in_place()
     }
 
-    /// The child has the parent's map, with none of its rights, and a second map would end those of
-    /// the first.
+    /// The child has the parent's map without its locks, and opening a second one would drop the locks of the first.
     fn of_parent(&self) -> StoreError {
         StoreError::refused(format!(
             "this process was forked from one that has the store in `{}` open: connect after the \
@@ -105,10 +103,10 @@ impl Store {
         ))
     }
 
-    /// A new client of this store.
-    pub(crate) fn join(&self) -> Result<Presence, StoreError> {
-        let mut step = Step::begin(self, Patience::Opening)?;
-        let mut meta = step.read_meta()?;
+    /// Registers a new client of this store.
+    pub(crate) fn register(&self) -> Result<Presence, StoreError> {
+        let mut transaction = Transaction::begin(self, Patience::Opening)?;
+        let mut meta = transaction.read_meta()?;
         let of_files = |error| errors::of_files(&self.folder, &error);
         client_files::remove_stale(&self.clients).map_err(of_files)?;
         loop {
@@ -118,35 +116,35 @@ impl Store {
             }
         }
         let presence = Presence::begin(&self.clients, meta.last_client_id).map_err(of_files)?;
-        step.write_meta(&meta)?;
-        step.commit()?;
-        lock(&self.here).insert(presence.receiver.client_id, presence.receiver.clone());
+        transaction.write_meta(&meta)?;
+        transaction.commit()?;
+        lock(&self.own_clients).insert(presence.receiver.client_id, presence.receiver.clone());
         Ok(presence)
     }
 
-    pub(crate) fn leave(&self, client_id: ClientId) {
-        lock(&self.here).remove(&client_id);
+    pub(crate) fn unregister(&self, client_id: ClientId) {
+        lock(&self.own_clients).remove(&client_id);
     }
 
     /// Whether a client is one of this process.
-    pub(crate) fn is_here(&self, client_id: ClientId) -> bool {
-        lock(&self.here).contains_key(&client_id)
+    pub(crate) fn is_own_client(&self, client_id: ClientId) -> bool {
+        lock(&self.own_clients).contains_key(&client_id)
     }
 
-    /// A number that is another one after every change, of whatever lock.
+    /// The id of the last transaction that changed something, in any process.
     pub(crate) fn last_change(&self) -> usize {
         self.env.info().last_txn_id
     }
 
     /// Whether a client has ended.
-    pub(crate) fn is_gone(&self, client_id: ClientId) -> bool {
-        !self.is_here(client_id)
+    pub(crate) fn is_dead(&self, client_id: ClientId) -> bool {
+        !self.is_own_client(client_id)
             && self.lock_files.has_ended(&self.clients, client_id)
-            // Gone with the whole folder, a file proves nothing.
-            && self.store_folder.is_there()
+            // If the whole folder was removed, a missing file proves nothing.
+            && self.store_folder.is_in_place()
     }
 
-    /// Performs one operation in one transaction, then delivers the wake-ups that follow.
+    /// Performs one operation in one transaction, then delivers its wake-ups.
     pub(crate) fn perform<T>(
         &self,
         patience: Patience,
@@ -156,7 +154,7 @@ impl Store {
         Ok(self.perform_on_each(patience, subject, operation)?.outcome)
     }
 
-    /// The same on several locks: those that cannot be read are told, and leave the others alone.
+    /// The same on several locks: unreadable ones are returned, and do not affect the others.
     pub(crate) fn perform_on_each<T>(
         &self,
         patience: Patience,
@@ -166,45 +164,45 @@ impl Store {
         if self.is_of_parent() {
             return Err(self.of_parent());
         }
-        let mut done = Step::begin(self, patience)?.perform(subject, operation)?;
+        let mut done = Transaction::begin(self, patience)?.perform(subject, operation)?;
         if !done.effects.is_empty() {
             self.deliver(std::mem::take(&mut done.effects));
         }
         Ok(done)
     }
 
-    /// A grant to a client that is gone passes to the next waiter.
+    /// Delivers the wake-ups of an operation. A grant to a dead client is cancelled, and passes to the next waiter.
     fn deliver(&self, effects: Effects) {
         let mut pending = VecDeque::from(effects);
         while let Some((client_id, wakeup)) = pending.pop_front() {
-            if self.tell(client_of(client_id), &wakeup) {
+            if self.wake(client_of(client_id), &wakeup) {
                 continue;
             }
             let Wakeup::Granted { name, entry, .. } = wakeup else {
                 continue;
             };
             let request = CancelRequest { name: name.clone(), entry };
-            let cancelled = Step::begin(self, Patience::Short).and_then(|step| {
-                step.perform(Subject::Lock(&name), |table, now, effects| {
+            let cancelled = Transaction::begin(self, Patience::Short).and_then(|transaction| {
+                transaction.perform(Subject::Lock(&name), |table, now, effects| {
                     table.cancel(&request, now, effects);
                 })
             });
-            // Not cancelled, the claim lease ends it.
+            // If the cancel fails, the claim lease ends the grant.
             pending.extend(cancelled.map(|done| done.effects).unwrap_or_default());
         }
     }
 
-    /// False if that client is gone.
-    fn tell(&self, client_id: ClientId, wakeup: &Wakeup) -> bool {
-        let here = lock(&self.here).get(&client_id).cloned();
-        match here {
+    /// Wakes a client; false if it has ended.
+    fn wake(&self, client_id: ClientId, wakeup: &Wakeup) -> bool {
+        let receiver = lock(&self.own_clients).get(&client_id).cloned();
+        match receiver {
             Some(receiver) => receiver.wake(wakeup.clone()),
             None => receiver::send(&self.sender, &self.clients, client_id, wakeup),
         }
     }
 }
 
-/// When a file was last written, as a number that is another one after the next time.
+/// The modification time of a file, as a number that changes with every write.
 fn written_at(file: &Path) -> usize {
     let found = fs::metadata(file);
     found.map_or(0, |it| {

@@ -1,5 +1,4 @@
-//! One write transaction: brings the locks that an operation is about to the table, and puts
-//! them back.
+//! One operation in one write transaction: loads its locks into the table, applies the rules, and writes them back (I1).
 
 use std::ops::Bound;
 
@@ -20,82 +19,81 @@ use crate::engine::local::liveness::{self, Waiters};
 use crate::engine::local::waiting::store_mutex::{Patience, StoreGuard};
 use crate::error::StoreError;
 
-/// What keys begin with.
+/// The first byte of a key.
 pub(crate) const LOCK: u8 = b'l';
 pub(crate) const FORCED: u8 = b'x';
 const META: &[u8] = b"m";
 
-/// How many forced releases are remembered, as in the table.
+/// How many records of forced releases are kept, as in the table.
 const FORCED_KEPT: usize = 1000;
 
-/// Which locks an operation is about.
+/// The locks of an operation.
 pub(crate) enum Subject<'a> {
     Lock(&'a LockName),
     Locks(Vec<&'a LockName>),
-    /// A lock as people look at it: with the record of its forced release, and without any waiter
-    /// that is gone.
+    /// A lock for display: with the record of its forced release, and without any dead waiter.
     Inspected(&'a LockName),
-    /// The next locks of a list, as many as one slice has, besides those that nobody needs.
-    Below(&'a mut Progress),
+    /// The next slice of a list. Locks that are not in use do not count.
+    Slice(&'a mut Progress),
 }
 
-/// What an operation has done.
+/// The result of an operation.
 pub(crate) struct Done<T> {
     pub(crate) outcome: T,
     /// The wake-ups to deliver.
     pub(crate) effects: Effects,
-    /// The locks among several for which nothing was done, each with the reason.
+    /// The locks among several that could not be read and were skipped, with their errors.
     pub(crate) unreadable: Vec<(LockName, StoreError)>,
 }
 
-pub(crate) struct Step<'s> {
+pub(crate) struct Transaction<'s> {
     pub(crate) store: &'s Store,
-    pub(crate) transaction: RwTxn<'s>,
-    /// Locks in the table, with the bytes they were read from.
-    pub(crate) brought: Vec<(LockName, Option<Vec<u8>>)>,
-    /// Locks that could not be brought, because their records cannot be read. They stay as they are.
+    pub(crate) txn: RwTxn<'s>,
+    /// Locks in the table, with the bytes that they were read from.
+    pub(crate) loaded: Vec<(LockName, Option<Vec<u8>>)>,
+    /// Locks whose records cannot be read. They stay as they are.
     pub(crate) unreadable: Vec<(LockName, StoreError)>,
-    /// Clients that were asked for, and whether they are gone.
-    asked: Vec<(ClientId, bool)>,
-    // Last, so that the transaction has ended when the turn does.
+    /// Clients whose liveness was checked, and whether they are dead.
+    checked: Vec<(ClientId, bool)>,
+    // Last, so that the transaction ends before the mutex is released.
     guard: StoreGuard<'s>,
 }
 
-impl<'s> Step<'s> {
+impl<'s> Transaction<'s> {
     pub(crate) fn begin(store: &'s Store, patience: Patience) -> Result<Self, StoreError> {
-        let guard = store.mutex.take(patience, || store.last_change())?;
-        let transaction = store.env.write_txn();
-        let transaction = transaction.map_err(|error| errors::of_map(store.folder(), &error))?;
+        let guard = store.mutex.acquire(patience, || store.last_change())?;
+        let txn = store.env.write_txn();
+        let txn = txn.map_err(|error| errors::of_map(store.folder(), &error))?;
         Ok(Self {
             store,
-            transaction,
-            brought: Vec::new(),
+            txn,
+            loaded: Vec::new(),
             unreadable: Vec::new(),
-            asked: Vec::new(),
+            checked: Vec::new(),
             guard,
         })
     }
 
-    /// Performs an operation. If it is about one lock, that lock must be readable.
+    /// Performs an operation. If it has a single lock, that lock must be readable.
     pub(crate) fn perform<T>(
         mut self,
         mut subject: Subject<'_>,
         operation: impl FnOnce(&mut Table, Now, &mut Effects) -> T,
     ) -> Result<Done<T>, StoreError> {
-        // Asked only now: whoever has the transaction has the present.
+        // Read only now, under the mutex, so that it is not before the time of an earlier operation.
         let now = clock::both();
         let mut meta = self.read_meta()?;
         let mut table = Table::after(meta.last_fence);
-        self.bring(&mut subject, &mut table, now)?;
+        self.load(&mut subject, &mut table, now)?;
         let mut effects = Effects::new();
         let outcome = operation(&mut table, now, &mut effects);
-        liveness::begin_holds(&mut table, &mut effects);
-        if !self.has_room(&mut table, now)? {
-            return Err(self.full());
+        liveness::settle_grants(&mut table, &mut effects);
+        if !self.fits_quota(&mut table, now)? {
+            return Err(self.into_full_error());
         }
-        let has_new = self.put_back(&mut table)?;
+        let has_new = self.write_back(&mut table)?;
         if !matches!(subject, Subject::Inspected(_)) {
-            self.put_forced(&table)?;
+            self.write_forced(&table)?;
         }
         let before = meta;
         meta.last_fence = table.last_fence();
@@ -110,10 +108,10 @@ impl<'s> Step<'s> {
         Ok(Done { outcome, effects, unreadable })
     }
 
-    /// Writes what has changed. True if there is a lock now that was none before.
-    fn put_back(&mut self, table: &mut Table) -> Result<bool, StoreError> {
+    /// Writes the records that have changed. True if one of them is new.
+    fn write_back(&mut self, table: &mut Table) -> Result<bool, StoreError> {
         let mut has_new = false;
-        for (name, before) in std::mem::take(&mut self.brought) {
+        for (name, before) in std::mem::take(&mut self.loaded) {
             let lock = table.lock_mut(&name).filter(|lock| !lock.is_idle());
             let after = lock.map(|lock| record::encode_lock(lock));
             has_new |= before.is_none() && after.is_some();
@@ -126,14 +124,14 @@ impl<'s> Step<'s> {
         Ok(has_new)
     }
 
-    /// Keeps the record of a forced release, and forgets the oldest if there are too many.
-    fn put_forced(&mut self, table: &Table) -> Result<(), StoreError> {
+    /// Writes the record of a forced release, and deletes the oldest one above the limit.
+    fn write_forced(&mut self, table: &Table) -> Result<(), StoreError> {
         let Some(forced) = table.last_forced() else {
             return Ok(());
         };
         self.put(&key(FORCED, forced.name.as_str()), &record::encode_forced(forced))?;
         let mut kept = Vec::new();
-        for entry in self.below(&[FORCED])? {
+        for entry in self.with_prefix(&[FORCED])? {
             let (key, bytes) = entry.map_err(|error| self.refused(&error))?;
             kept.push((record::forced_at(bytes), key.to_vec()));
         }
@@ -145,23 +143,22 @@ impl<'s> Step<'s> {
         Ok(())
     }
 
-    /// Brings a lock to what its clients are now.
-    pub(crate) fn settle_lives(&mut self, lock: &mut LockState, now: Now, waiters: Waiters) {
-        liveness::end_the_gone(lock, now.clock, waiters, |client_id| self.saw_end_of(client_id));
-        liveness::prolong_the_inherited(lock, now.clock, |client_id| {
-            !self.saw_end_of(client_id)
-                && client_files::is_inherited(&self.store.clients, client_id)
+    /// Applies the present liveness of its clients to a lock.
+    pub(crate) fn settle_liveness(&mut self, lock: &mut LockState, now: Now, waiters: Waiters) {
+        liveness::expire_dead(lock, now.clock, waiters, |client_id| self.is_dead(client_id));
+        liveness::extend_inherited(lock, now.clock, |client_id| {
+            !self.is_dead(client_id) && client_files::is_inherited(&self.store.clients, client_id)
         });
     }
 
-    /// Whether a client is gone, which is asked for once in a step: what is gone stays so.
-    pub(crate) fn saw_end_of(&mut self, client_id: ClientId) -> bool {
-        if let Some((_, is_gone)) = self.asked.iter().find(|(asked, _)| *asked == client_id) {
-            return *is_gone;
+    /// Whether a client is dead. Checked once per transaction: a dead client stays dead.
+    pub(crate) fn is_dead(&mut self, client_id: ClientId) -> bool {
+        if let Some((_, is_dead)) = self.checked.iter().find(|(checked, _)| *checked == client_id) {
+            return *is_dead;
         }
-        let is_gone = self.store.is_gone(client_id);
-        self.asked.push((client_id, is_gone));
-        is_gone
+        let is_dead = self.store.is_dead(client_id);
+        self.checked.push((client_id, is_dead));
+        is_dead
     }
 
     pub(crate) fn decode(&self, name: &LockName, bytes: &[u8]) -> Result<LockState, StoreError> {
@@ -174,8 +171,8 @@ impl<'s> Step<'s> {
     }
 }
 
-/// The plain access to records.
-impl Step<'_> {
+/// Access to single records.
+impl Transaction<'_> {
     pub(crate) fn read_meta(&self) -> Result<Meta, StoreError> {
         let Some(bytes) = self.get(META)? else {
             return Ok(Meta::default());
@@ -188,13 +185,13 @@ impl Step<'_> {
         self.put(META, &meta.encode())
     }
 
-    /// How many records there are, of all kinds.
+    /// The number of records, of all kinds.
     pub(crate) fn count(&self) -> Result<u64, StoreError> {
-        let count = self.store.records.len(&self.transaction);
+        let count = self.store.records.len(&self.txn);
         count.map_err(|error| self.refused(&error))
     }
 
-    /// The next few keys that begin so, in order, after one of them.
+    /// The next keys with this prefix, in order, after the given one.
     pub(crate) fn keys(
         &self,
         prefix: &[u8],
@@ -202,7 +199,7 @@ impl Step<'_> {
         most: usize,
     ) -> Result<Vec<Vec<u8>>, StoreError> {
         let begin = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
-        let found = self.store.records.range(&self.transaction, &(begin, Bound::Unbounded));
+        let found = self.store.records.range(&self.txn, &(begin, Bound::Unbounded));
         let mut keys = Vec::new();
         for entry in found.map_err(|error| self.refused(&error))?.take(most) {
             let (key, _) = entry.map_err(|error| self.refused(&error))?;
@@ -215,30 +212,30 @@ impl Step<'_> {
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let found = self.store.records.get(&self.transaction, key);
+        let found = self.store.records.get(&self.txn, key);
         Ok(found.map_err(|error| self.refused(&error))?.map(<[u8]>::to_vec))
     }
 
     pub(crate) fn put(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), StoreError> {
-        let put = self.store.records.put(&mut self.transaction, key, bytes);
+        let put = self.store.records.put(&mut self.txn, key, bytes);
         put.map_err(|error| self.refused(&error))
     }
 
     pub(crate) fn delete(&mut self, key: &[u8]) -> Result<(), StoreError> {
-        let deleted = self.store.records.delete(&mut self.transaction, key);
+        let deleted = self.store.records.delete(&mut self.txn, key);
         deleted.map(drop).map_err(|error| self.refused(&error))
     }
 
-    fn below(&self, prefix: &[u8]) -> Result<RoPrefix<'_, Bytes, Bytes>, StoreError> {
-        let found = self.store.records.prefix_iter(&self.transaction, prefix);
+    fn with_prefix(&self, prefix: &[u8]) -> Result<RoPrefix<'_, Bytes, Bytes>, StoreError> {
+        let found = self.store.records.prefix_iter(&self.txn, prefix);
         found.map_err(|error| self.refused(&error))
     }
 
     pub(crate) fn commit(mut self) -> Result<(), StoreError> {
         let before = self.store.last_change();
-        let committed = self.transaction.commit();
+        let committed = self.txn.commit();
         if self.store.last_change() != before {
-            self.guard.is_seen_by_its_change();
+            self.guard.mark_changed();
         }
         committed.map_err(|error| errors::of_commit(&self.store.env, self.store.folder(), &error))
     }
@@ -251,7 +248,7 @@ pub(crate) fn key(kind: u8, name: &str) -> Vec<u8> {
     key
 }
 
-/// The name of the lock that has this key; none if nobody can ask for it.
+/// The name of the lock with this key, if it is a valid name.
 pub(crate) fn name_of(key: &[u8]) -> Option<LockName> {
     LockName::new(std::str::from_utf8(key.get(1..)?).ok()?).ok()
 }

@@ -1,4 +1,4 @@
-//! A record that cannot be read: its lock is refused by name, and no other lock suffers.
+//! An unreadable record: its lock is refused by name, and no other lock is affected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::core::name::LockName;
 use crate::core::shape::Shape;
 use crate::core::table::Table;
 use crate::engine::local::storage::record;
-use crate::engine::local::storage::transaction::{Step, key};
+use crate::engine::local::storage::transaction::{Transaction, key};
 use crate::engine::local::waiting::store_mutex::Patience;
 use crate::engine::local::{LocalEngine, liveness};
 use crate::engine::{
@@ -33,17 +33,17 @@ fn engines() -> (TempDir, LocalEngine, LocalEngine) {
     (folder, one, other)
 }
 
-fn spoil(engine: &LocalEngine, kind: u8, name: &str) {
-    let mut step = Step::begin(&engine.store, Patience::Long).unwrap();
-    step.put(&key(kind, name), &[1, 2, 3]).unwrap();
-    step.commit().unwrap();
+fn corrupt(engine: &LocalEngine, kind: u8, name: &str) {
+    let mut transaction = Transaction::begin(&engine.store, Patience::Long).unwrap();
+    transaction.put(&key(kind, name), &[1, 2, 3]).unwrap();
+    transaction.commit().unwrap();
 }
 
-/// I6: what is asked of the lock itself is refused, and the sentence names it.
+/// I6: operations on the lock itself are refused, and the error names it.
 #[test]
 fn a_lock_that_cannot_be_read_is_refused_by_name() {
     let (_folder, engine, other) = engines();
-    spoil(&other, b'l', "x");
+    corrupt(&other, b'l', "x");
     let tenure = Tenure::builder().patience(Duration::ZERO).engine(engine).unwrap();
     for error in [
         block_on(tenure.lock("x").try_acquire()).map(drop).unwrap_err(),
@@ -55,22 +55,22 @@ fn a_lock_that_cannot_be_read_is_refused_by_name() {
     drop(block_on(tenure.lock("y").try_acquire()).unwrap().unwrap());
 }
 
-/// I9: one process holds three locks, and renews them in one call. When the record of one is
-/// spoilt, the other two are held on and on.
+/// I9: one process holds three locks, and renews them in one call. When the record of one is corrupt, the other two stay
+/// held.
 #[test]
-fn a_spoilt_record_costs_no_other_lock_its_renewals() {
+fn a_corrupt_record_costs_no_other_lock_its_renewals() {
     let (_folder, engine, other) = engines();
     let tenure = Tenure::builder().engine(engine).unwrap();
     let take = |name: &str| block_on(tenure.lock(name).lease(LEASE).acquire()).unwrap();
-    let [before, spoilt, behind] = ["a", "b", "c"].map(take);
-    spoil(&other, b'l', "b");
-    block_on(spoilt.lost());
+    let [before, broken, behind] = ["a", "b", "c"].map(take);
+    corrupt(&other, b'l', "b");
+    block_on(broken.lost());
     for guard in [&before, &behind] {
         guard.ensure_held().unwrap();
         block_on(guard.renew()).unwrap();
     }
-    // Whatever is left of it by the time it is given back, there is nothing to wait for.
-    spoilt.forget();
+    // Its release would only be retried in the background.
+    broken.forget();
 }
 
 /// The list has the locks that can be read, and names those that cannot.
@@ -79,7 +79,7 @@ fn a_list_names_what_cannot_be_read_and_shows_the_rest() {
     let (_folder, engine, other) = engines();
     let tenure = Tenure::builder().engine(engine).unwrap();
     let _held = ["a", "c"].map(|name| block_on(tenure.lock(name).acquire()).unwrap());
-    spoil(&other, b'l', "b");
+    corrupt(&other, b'l', "b");
     let infos = block_on(tenure.list("", 10)).unwrap();
     let seen: Vec<_> =
         infos.iter().map(|info| (info.name.as_str(), info.holders.len(), info.is_free())).collect();
@@ -89,7 +89,7 @@ fn a_list_names_what_cannot_be_read_and_shows_the_rest() {
     assert!(trouble.contains("the record of `b`"), "{trouble}");
 }
 
-/// The doctor is not content with it.
+/// The doctor reports it.
 #[test]
 fn a_checkup_finds_what_cannot_be_read() {
     let (_folder, engine, other) = engines();
@@ -98,7 +98,7 @@ fn a_checkup_finds_what_cannot_be_read() {
         findings.into_iter().find(|it| it.topic == "records").unwrap()
     };
     assert_eq!(records().severity, Severity::Fine);
-    spoil(&other, b'l', "b");
+    corrupt(&other, b'l', "b");
     let found = records();
     assert_eq!(found.severity, Severity::Problem);
     assert!(found.found.contains("the record of `b`"), "{found:?}");
@@ -110,14 +110,14 @@ fn a_lock_is_shown_although_its_forced_release_cannot_be_read() {
     let (_folder, engine, other) = engines();
     let tenure = Tenure::builder().engine(engine).unwrap();
     let guard = block_on(tenure.lock("x").acquire()).unwrap();
-    spoil(&other, b'x', "x");
+    corrupt(&other, b'x', "x");
     let info = block_on(tenure.lock("x").inspect()).unwrap();
     assert_eq!(info.holders[0].fence, guard.fence());
     let trouble = info.trouble.unwrap();
     assert!(trouble.contains("the forced release of `x`"), "{trouble}");
 }
 
-/// What nobody needs is forgotten, whatever lies between.
+/// Locks that are not in use are removed, also behind an unreadable one.
 #[test]
 fn a_sweep_passes_over_what_cannot_be_read() {
     let (_folder, engine, other) = engines();
@@ -126,20 +126,20 @@ fn a_sweep_passes_over_what_cannot_be_read() {
         let lock = tenure.unwrap().lock(name).fixed_lease(Duration::from_millis(10));
         block_on(block_on(lock.try_acquire()).unwrap().unwrap().detach()).unwrap();
     }
-    spoil(&other, b'l', "b");
+    corrupt(&other, b'l', "b");
     let mut now = clock::both();
     now.clock = now.clock + Duration::from_secs(1);
-    let mut step = Step::begin(&engine.store, Patience::Long).unwrap();
-    assert_eq!(step.sweep_slice(now).unwrap(), (2, true));
-    assert_eq!(step.keys(b"l", b"", 10).unwrap(), [key(b'l', "b")]);
+    let mut transaction = Transaction::begin(&engine.store, Patience::Long).unwrap();
+    assert_eq!(transaction.sweep_slice(now).unwrap(), (2, true));
+    assert_eq!(transaction.keys(b"l", b"", 10).unwrap(), [key(b'l', "b")]);
 }
 
-/// To take out a dead waiter that is there twice would never end.
+/// Dropping a dead waiter that is there twice would never end.
 #[test]
 fn an_entry_that_waits_twice_is_refused() {
     let (lock, _) = super::queue::a_queue(1, &[]);
     let mut bytes = record::encode_lock(&lock);
-    // Behind the version, the kind, the limit and the number of holders, which is zero.
+    // After the version, the kind, the limit and the number of holders, which is zero.
     let (count, first) = (10, 14);
     bytes[count] = 2;
     bytes.extend_from_within(first..);
@@ -147,8 +147,7 @@ fn an_entry_that_waits_twice_is_refused() {
 }
 
 proptest! {
-    /// Bytes that others have changed are refused, or are a lock for which the rules hold: no
-    /// operation on it panics, and each of them ends.
+    /// Bytes that another program changed are refused, or are a valid lock: every operation on it ends, and none panics.
     #[test]
     fn whatever_can_be_read_can_be_used(
         lock in a_lock(), flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
@@ -173,7 +172,7 @@ fn use_lock(lock: crate::core::lock::LockState) {
     let mut table = Table::after(0);
     table.put(name.clone(), lock);
     let ended = |lock: &mut crate::core::lock::LockState| {
-        liveness::end_the_gone(lock, now.clock, liveness::Waiters::All, |client_id| {
+        liveness::expire_dead(lock, now.clock, liveness::Waiters::All, |client_id| {
             client_id % 2 == 0
         });
     };

@@ -1,4 +1,4 @@
-//! Who in a queue is asked for, and who is watched.
+//! Which clients of a queue are checked for liveness, and which are watched.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::engine::local::liveness::{self, Waiters};
 use crate::info::About;
 use crate::owner::{Entry, Owner};
 
-/// A queue whose waiters have the clients 1, 2, 3 and so on, behind holders with others.
+/// A queue whose waiters have the clients 1, 2, 3 and so on, behind holders with other clients.
 pub(super) fn a_queue(waiters: u32, holders: &[u32]) -> (LockState, Vec<Entry>) {
     let about = Arc::new(About::this_process());
     let (lease, never, since) = (Lease::DEFAULT, Moment::NEVER, Moment::ZERO);
@@ -45,39 +45,40 @@ pub(super) fn a_queue(waiters: u32, holders: &[u32]) -> (LockState, Vec<Entry>) 
     (lock, entries)
 }
 
-/// I7: an end is noticed by a few, and whoever is next notices that of every holder.
+/// I7: an end wakes a few waiters, and the next waiter detects the end of every holder.
 #[test]
 fn a_waiter_watches_the_few_ahead_of_it() {
     let (mut lock, entries) = a_queue(10, &[40, 50]);
-    let mut ahead_of = |waiter: usize, gone: &[u32]| {
-        let ahead = liveness::ahead_of(&mut lock, entries[waiter], waiter as u32 + 1, |it| {
-            gone.contains(&it)
-        });
-        (ahead, lock.queue.as_ref().unwrap().len())
+    let mut watched_by = |waiter: usize, dead: &[u32]| {
+        let watched =
+            liveness::clients_to_watch(&mut lock, entries[waiter], waiter as u32 + 1, |it| {
+                dead.contains(&it)
+            });
+        (watched, lock.queue.as_ref().unwrap().len())
     };
-    assert_eq!(ahead_of(0, &[]), (vec![40, 50], 10));
-    assert_eq!(ahead_of(2, &[]), (vec![1, 2, 40, 50], 10));
-    assert_eq!(ahead_of(3, &[]), (vec![3, 2, 1], 10));
-    assert_eq!(ahead_of(9, &[]), (vec![9, 8, 7], 10));
-    assert_eq!(ahead_of(9, &[9, 7]), (vec![8, 6, 5], 8), "those who are gone are taken out");
-    assert_eq!(ahead_of(1, &[1]), (vec![1, 40, 50], 8), "but for the first");
+    assert_eq!(watched_by(0, &[]), (vec![40, 50], 10));
+    assert_eq!(watched_by(2, &[]), (vec![1, 2, 40, 50], 10));
+    assert_eq!(watched_by(3, &[]), (vec![3, 2, 1], 10));
+    assert_eq!(watched_by(9, &[]), (vec![9, 8, 7], 10));
+    assert_eq!(watched_by(9, &[9, 7]), (vec![8, 6, 5], 8), "dead waiters are dropped");
+    assert_eq!(watched_by(1, &[1]), (vec![1, 40, 50], 8), "except the first");
 }
 
-/// To ask for everyone would take longer the more there are.
+/// To check every waiter would cost more the longer the queue is.
 #[test]
-fn who_is_gone_is_looked_for_from_the_head() {
-    for (waiters, left, most_asked) in [(Waiters::First, 8, 3), (Waiters::All, 7, 10)] {
+fn dead_waiters_are_dropped_from_the_head() {
+    for (waiters, left, max_checks) in [(Waiters::First, 8, 3), (Waiters::All, 7, 10)] {
         let (mut lock, _) = a_queue(10, &[]);
-        let mut asked = 0;
-        liveness::end_the_gone(&mut lock, Moment::ZERO, waiters, |client| {
-            asked += 1;
+        let mut checks = 0;
+        liveness::expire_dead(&mut lock, Moment::ZERO, waiters, |client| {
+            checks += 1;
             [1, 2, 7].contains(&client)
         });
-        assert_eq!((lock.queue.unwrap().len(), asked), (left, most_asked));
+        assert_eq!((lock.queue.unwrap().len(), checks), (left, max_checks));
     }
 }
 
 #[test]
-fn the_marks_are_no_part_of_a_client() {
-    assert_eq!(liveness::client_of(7 | liveness::KEPT | liveness::AWAKE), 7);
+fn a_client_id_is_read_without_its_marks() {
+    assert_eq!(liveness::client_of(7 | liveness::DETACHED | liveness::SPINNING), 7);
 }

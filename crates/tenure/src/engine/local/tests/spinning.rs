@@ -1,4 +1,4 @@
-//! Waiting with open eyes: what is looked for is found, and nobody depends on it.
+//! Spinning: a spinning waiter finds its grant, and no hand-over depends on it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -39,7 +39,7 @@ fn request(name: &LockName) -> AcquireRequest {
     }
 }
 
-/// Remembers the wake-ups.
+/// Records the wake-ups.
 #[derive(Default)]
 struct Woken(Mutex<Vec<Wakeup>>);
 
@@ -49,11 +49,11 @@ impl Listener for Woken {
     }
 }
 
-/// One who is awake is not woken, and finds its grant by asking; it ends with its client, as any
-/// other. One who fell asleep again is woken.
+/// A spinning waiter is not woken, and finds its grant by polling; the hold ends with its client, like any other. A waiter
+/// that stopped spinning is woken.
 #[test]
-fn who_is_awake_finds_its_grant_by_asking() {
-    for is_awake in [true, false] {
+fn a_spinning_waiter_finds_its_grant_by_polling() {
+    for is_spinning in [true, false] {
         let (_around, folder) = folder();
         let first = LocalEngine::open(&folder).unwrap();
         let second = LocalEngine::open(&folder).unwrap();
@@ -62,42 +62,42 @@ fn who_is_awake_finds_its_grant_by_asking() {
         second.listen(listener);
         let name = LockName::new("x").unwrap();
         let (holder, waiter) = (request(&name), request(&name));
-        assert!(matches!(first.ask(&holder, || true).unwrap().acquired, Acquired::Granted(_)));
-        let queued = second.ask(&waiter, || true).unwrap();
-        assert!(queued.awake_since.is_none(), "the holder is in this process: looking is in vain");
-        let mark = |is_awake| {
+        assert!(matches!(first.attempt(&holder, || true).unwrap().acquired, Acquired::Granted(_)));
+        let queued = second.attempt(&waiter, || true).unwrap();
+        assert!(queued.spin_since.is_none(), "the holder is in this process: a spin is futile");
+        let mark = |is_spinning| {
             second.store.perform(Patience::Long, Subject::Lock(&name), |table, _, _| {
-                liveness::set_awake(table.lock_mut(&name).unwrap(), waiter.entry, is_awake);
+                liveness::set_spinning(table.lock_mut(&name).unwrap(), waiter.entry, is_spinning);
             })
         };
         mark(true).unwrap();
-        mark(is_awake).unwrap();
-        assert!(second.peek(&waiter).is_none());
+        mark(is_spinning).unwrap();
+        assert!(second.poll_grant(&waiter).is_none());
         drop(first.release(ReleaseRequest::new(name.clone(), holder.entry)));
-        assert_eq!(lock(&woken.0).is_empty(), is_awake);
-        let seen = second.peek(&waiter).unwrap();
+        assert_eq!(lock(&woken.0).is_empty(), is_spinning);
+        let seen = second.poll_grant(&waiter).unwrap();
         assert_eq!(seen.lease, Duration::from_secs(3), "a claim, until it is confirmed");
-        let Acquired::Granted(grant) = second.ask(&waiter, || true).unwrap().acquired else {
+        let Acquired::Granted(grant) = second.attempt(&waiter, || true).unwrap().acquired else {
             panic!("it was handed over");
         };
         assert_eq!((grant.fence, grant.lease), (seen.fence, Duration::from_secs(30)));
         drop(second);
         let third = request(&name);
-        assert!(matches!(first.ask(&third, || true).unwrap().acquired, Acquired::Granted(_)));
+        assert!(matches!(first.attempt(&third, || true).unwrap().acquired, Acquired::Granted(_)));
     }
 }
 
 #[test]
-fn looks_in_vain_become_rare() {
+fn futile_spins_become_rare() {
     let spin = Spin::with_cores(2);
-    let looks = |waits: u32| {
-        let look = |_: &u32| spin.is_worth_it() && spin.until(|| None::<()>).is_none();
-        (0..waits).filter(look).count()
+    let spins = |waits: u32| {
+        let is_futile = |_: &u32| spin.is_worth_it() && spin.until(|| None::<()>).is_none();
+        (0..waits).filter(is_futile).count()
     };
-    assert_eq!(looks(127), 7, "at once, and then after 1, 3, 7, 15, 31 and 63 others");
-    assert_eq!(looks(640), 10);
+    assert_eq!(spins(127), 7, "at once, and then after 1, 3, 7, 15, 31 and 63 others");
+    assert_eq!(spins(640), 10);
     while !spin.is_worth_it() {}
     assert_eq!(spin.until(|| Some(7)), Some(7));
-    assert!(spin.is_worth_it(), "what has paid is done again");
+    assert!(spin.is_worth_it(), "a successful spin is repeated");
     assert!(!Spin::with_cores(1).is_worth_it());
 }

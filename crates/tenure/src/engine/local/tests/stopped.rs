@@ -1,4 +1,4 @@
-//! A process that is stopped in the middle of an operation, where it keeps all others out.
+//! A process that is stopped in the middle of an operation, where it holds the store's mutex.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use crate::blocking::block_on;
 use crate::clock;
 use crate::engine::local::LocalEngine;
-use crate::engine::local::storage::transaction::Step;
+use crate::engine::local::storage::transaction::Transaction;
 use crate::engine::local::waiting::store_mutex::Patience;
 use crate::{Error, Tenure};
 
@@ -22,14 +22,14 @@ const LEASE: Duration = Duration::from_secs(5);
 fn the_stopped_process() {
     let folder = PathBuf::from(std::env::var_os(FOLDER).unwrap());
     let engine = LocalEngine::open(folder).unwrap();
-    let step = Step::begin(&engine.store, Patience::Long).unwrap();
+    let transaction = Transaction::begin(&engine.store, Patience::Long).unwrap();
     println!("begun");
-    // Within the operation until it is told to go on.
+    // Within the operation until the test closes the pipe.
     std::io::stdin().read_line(&mut String::new()).unwrap();
-    step.commit().unwrap();
+    transaction.commit().unwrap();
 }
 
-/// A process that stands still in the middle of an operation, and what it prints.
+/// A process that is stopped in the middle of an operation, and its output.
 fn stopped(folder: &Path) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["engine::local::tests::stopped::the_stopped_process", "--exact", "--ignored"]);
@@ -45,10 +45,10 @@ fn stopped(folder: &Path) -> (Child, Lines<BufReader<ChildStdout>>) {
     (child, lines)
 }
 
-/// I9, rule 10: others are refused in time, and told which process it is; a holder that cannot
-/// renew is told of its loss before its lease ends. When it goes on, so do they.
+/// I9, rule 10: other operations are refused in time, with an error that names the process; a holder that cannot renew
+/// is notified of its loss before its lease ends. When the process continues, so do they.
 #[test]
-fn nobody_waits_for_ever_for_one_who_is_stopped() {
+fn a_stopped_process_blocks_no_other_for_ever() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("t");
     let engine = LocalEngine::open(&folder).unwrap();
@@ -59,12 +59,12 @@ fn nobody_waits_for_ever_for_one_who_is_stopped() {
 
     let refused = block_on(tenure.lock("y").try_acquire()).unwrap_err();
     assert!(matches!(refused, Error::Unreachable { .. }), "{refused:?}");
-    let sentence = format!("process {} stands in the middle of an operation", child.id());
+    let sentence = format!("the store's mutex has been held by pid {} for", child.id());
     assert!(refused.to_string().contains(&sentence), "{refused}");
     assert!(block_on(tenure.lock("y").inspect()).is_err());
     block_on(guard.lost());
-    let told = clock::now().since(held);
-    assert!(told < LEASE, "told after {told:?}");
+    let noticed = clock::now().since(held);
+    assert!(noticed < LEASE, "notified after {noticed:?}");
     drop(guard);
 
     kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
@@ -73,11 +73,11 @@ fn nobody_waits_for_ever_for_one_who_is_stopped() {
     assert!(block_on(tenure.lock("y").try_acquire()).unwrap().is_some());
 }
 
-const LINES: usize = 20;
+const LOCKS: usize = 20;
 
-/// I9: what waits, and what is let go of, does not make the loss of others late.
+/// I9: many waiters and releases do not delay the report of a loss.
 #[test]
-fn many_who_wait_do_not_make_a_loss_late() {
+fn many_waiters_do_not_delay_the_report_of_a_loss() {
     let lease = Duration::from_secs(2);
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("t");
@@ -86,13 +86,13 @@ fn many_who_wait_do_not_make_a_loss_late() {
     let take = |tenure: &Tenure, name: String| {
         block_on(tenure.lock(name).lease(Duration::from_secs(60)).acquire()).unwrap()
     };
-    let _theirs: Vec<_> = (0..LINES).map(|it| take(&other, format!("theirs/{it}"))).collect();
-    let ours: Vec<_> = (0..LINES).map(|it| take(&tenure, format!("ours/{it}"))).collect();
-    for number in 0..LINES {
+    let _theirs: Vec<_> = (0..LOCKS).map(|it| take(&other, format!("theirs/{it}"))).collect();
+    let ours: Vec<_> = (0..LOCKS).map(|it| take(&tenure, format!("ours/{it}"))).collect();
+    for number in 0..LOCKS {
         let lock = tenure.lock(format!("theirs/{number}"));
         std::thread::spawn(move || drop(block_on(lock.acquire_within(lease * 5))));
     }
-    while block_on(other.list("theirs/", LINES)).unwrap().iter().any(|info| info.waiting == 0) {
+    while block_on(other.list("theirs/", LOCKS)).unwrap().iter().any(|info| info.waiting == 0) {
         std::thread::yield_now();
     }
     let held = clock::now();
@@ -101,11 +101,11 @@ fn many_who_wait_do_not_make_a_loss_late() {
     let dropped = clock::now();
     drop(ours);
     let took = clock::now().since(dropped);
-    assert!(took < Duration::from_millis(500), "{LINES} guards were dropped in {took:?}");
+    assert!(took < Duration::from_millis(500), "{LOCKS} guards were dropped in {took:?}");
     block_on(guard.lost());
-    // The last renewal may have been under way when the deadline came.
-    let told = clock::now().since(held);
-    assert!(told < lease + Duration::from_millis(60), "told after {told:?}");
+    // The last renewal may have been in flight at the deadline.
+    let noticed = clock::now().since(held);
+    assert!(noticed < lease + Duration::from_millis(60), "notified after {noticed:?}");
     kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());

@@ -1,4 +1,4 @@
-//! A store as its operations leave it: what is read, what is written, and what is swept.
+//! Which records an operation reads, writes and sweeps.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use crate::clock;
 use crate::core::name::LockName;
 use crate::engine::Engine;
 use crate::engine::local::storage::map;
-use crate::engine::local::storage::registry::Shared;
-use crate::engine::local::storage::transaction::{Step, key};
+use crate::engine::local::storage::registry::StoreHandle;
+use crate::engine::local::storage::transaction::{Transaction, key};
 use crate::engine::local::waiting::store_mutex::Patience;
 use crate::engine::local::{LocalEngine, folder};
 use crate::{Error, Tenure};
 
-/// What lies behind the last one that is wanted is not looked at: all others wait meanwhile.
+/// No record behind the last listed lock is read: all other operations wait meanwhile.
 #[test]
 fn a_list_reads_no_more_than_it_shows() {
     let folder = tempfile::tempdir().unwrap();
     let engine = LocalEngine::open(folder.path().join("t")).unwrap();
-    let mut step = Step::begin(&engine.store, Patience::Long).unwrap();
-    step.put(&key(b'l', "x9"), &[1, 2, 3]).unwrap();
-    step.commit().unwrap();
+    let mut transaction = Transaction::begin(&engine.store, Patience::Long).unwrap();
+    transaction.put(&key(b'l', "x9"), &[1, 2, 3]).unwrap();
+    transaction.commit().unwrap();
     let tenure = Tenure::builder().engine(engine).unwrap();
     let ended = tenure.lock("x0").fixed_lease(Duration::from_millis(10));
     block_on(block_on(ended.try_acquire()).unwrap().unwrap().detach()).unwrap();
@@ -38,7 +38,7 @@ fn a_list_reads_no_more_than_it_shows() {
 }
 
 #[test]
-fn who_only_looks_writes_nothing() {
+fn an_inspection_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let tenure =
         Tenure::builder().engine(LocalEngine::open(folder.path().join("t")).unwrap()).unwrap();
@@ -52,9 +52,9 @@ fn who_only_looks_writes_nothing() {
     assert_eq!(other.store.last_change(), before);
 }
 
-/// All others wait meanwhile.
+/// A sweep is done in slices, because all other operations wait meanwhile.
 #[test]
-fn a_sweep_goes_on_where_it_ended() {
+fn a_sweep_continues_where_it_ended() {
     let folder = tempfile::tempdir().unwrap();
     let engine = LocalEngine::open(folder.path().join("t")).unwrap();
     let tenure =
@@ -67,9 +67,9 @@ fn a_sweep_goes_on_where_it_ended() {
     let mut now = clock::both();
     now.clock = now.clock + Duration::from_millis(20);
     let slice = || {
-        let mut step = Step::begin(&engine.store, Patience::Long).unwrap();
-        let swept = step.sweep_slice(now).unwrap();
-        step.commit().unwrap();
+        let mut transaction = Transaction::begin(&engine.store, Patience::Long).unwrap();
+        let swept = transaction.sweep_slice(now).unwrap();
+        transaction.commit().unwrap();
         swept
     };
     assert_eq!([slice(), slice(), slice()], [(63, false), (37, true), (0, true)]);
@@ -77,18 +77,18 @@ fn a_sweep_goes_on_where_it_ended() {
 }
 
 #[test]
-fn a_forked_child_is_told_to_connect_later() {
+fn a_forked_child_is_refused_its_parents_store() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder::prepare(&folder.path().join("t")).unwrap();
     let process = std::process::id();
-    let _of_parent = Shared::open(&folder, map::BYTES).unwrap();
-    let refused = Shared::open_in(process + 1, &folder, map::BYTES).err().unwrap().to_string();
+    let _of_parent = StoreHandle::open(&folder, map::BYTES).unwrap();
+    let refused = StoreHandle::open_in(process + 1, &folder, map::BYTES).err().unwrap().to_string();
     assert!(refused.contains("connect after the fork"), "{refused}");
 }
 
-/// Rule 12: locks that nobody asks for again do not pile up.
+/// Rule 12: locks that are never requested again do not accumulate.
 #[test]
-fn what_ended_unasked_is_swept() {
+fn locks_that_ended_are_swept() {
     let folder = tempfile::tempdir().unwrap();
     let engine = LocalEngine::open(folder.path().join("t")).unwrap();
     let tenure = Tenure::builder().engine(engine).unwrap();
@@ -98,8 +98,8 @@ fn what_ended_unasked_is_swept() {
         std::mem::forget(block_on(lock.try_acquire()).unwrap().unwrap());
     }
     let engine = LocalEngine::open(folder.path().join("t")).unwrap();
-    let step = Step::begin(&engine.store, Patience::Long).unwrap();
-    let left = step.keys(b"l", b"", usize::MAX).unwrap().len();
+    let transaction = Transaction::begin(&engine.store, Patience::Long).unwrap();
+    let left = transaction.keys(b"l", b"", usize::MAX).unwrap().len();
     assert!(left < 2500, "{left} of 3000 are left");
 }
 

@@ -1,65 +1,66 @@
-//! Waiting for the turn, as whoever waits sees it: for how long, and whether others get on.
+//! The delay between two polls of the store's mutex, and what a waiting thread knows: for how long it has waited, and
+//! whether other operations make progress.
 
 use std::time::Duration;
 
 use crate::core::moment::Moment;
 
-/// How long to sleep before looking again: at first, and later.
-const FIRST_NAP: Duration = Duration::from_micros(100);
-const LONGEST_NAP: Duration = Duration::from_millis(2);
+/// The delay before the next poll: the first, and the longest.
+const FIRST_DELAY: Duration = Duration::from_micros(100);
+const MAX_DELAY: Duration = Duration::from_millis(2);
 
-/// The same for a process that opens the store. Hundreds may begin at once, and by looking often they
-/// would keep the one that has the turn from running.
-const LONGEST_NAP_OPENING: Duration = Duration::from_millis(40);
+/// The longest delay of a process that opens the store. Hundreds may start at once, and with frequent polls they would
+/// take the processor from the holder of the mutex.
+const MAX_DELAY_OPENING: Duration = Duration::from_millis(40);
 
-/// A look that comes later than this after the one before counts as if it had not: whoever was
-/// stopped, or not let run, has not seen what others did meanwhile.
-const UNSEEN: Duration = Duration::from_millis(10);
+/// A longer gap between two polls does not count: a thread that was stopped or not scheduled has not observed what other
+/// operations did meanwhile.
+const MAX_GAP: Duration = Duration::from_millis(10);
 
 pub(crate) struct Backoff {
-    pub(crate) looked: Moment,
-    /// The last change that was seen.
+    pub(crate) polled_at: Moment,
+    /// The last change that was observed.
     pub(crate) change: usize,
     begun: Moment,
-    changed: Moment,
-    nap: Duration,
-    longest_nap: Duration,
+    changed_at: Moment,
+    delay: Duration,
+    max_delay: Duration,
 }
 
 impl Backoff {
-    pub(crate) const fn begin(now: Moment, change: usize) -> Self {
-        let (nap, longest_nap) = (FIRST_NAP, LONGEST_NAP);
-        Self { looked: now, change, begun: now, changed: now, nap, longest_nap }
+    pub(crate) const fn new(now: Moment, change: usize) -> Self {
+        let (delay, max_delay) = (FIRST_DELAY, MAX_DELAY);
+        Self { polled_at: now, change, begun: now, changed_at: now, delay, max_delay }
     }
 
     /// The same for a process that opens the store.
     pub(crate) const fn opening(self) -> Self {
-        Self { longest_nap: LONGEST_NAP_OPENING, ..self }
+        Self { max_delay: MAX_DELAY_OPENING, ..self }
     }
 
-    pub(crate) fn look(&mut self, now: Moment, change: usize) {
-        let unseen = now.since(self.looked).saturating_sub(UNSEEN.max(self.nap));
-        self.looked = now;
-        self.begun = self.begun + unseen;
-        self.changed = self.changed + unseen;
+    pub(crate) fn poll(&mut self, now: Moment, change: usize) {
+        let gap = now.since(self.polled_at).saturating_sub(MAX_GAP.max(self.delay));
+        self.polled_at = now;
+        self.begun = self.begun + gap;
+        self.changed_at = self.changed_at + gap;
         if self.change != change {
-            (self.change, self.changed) = (change, now);
+            (self.change, self.changed_at) = (change, now);
         }
     }
 
-    /// For how long it was seen that nobody has changed anything.
-    pub(crate) const fn still(&self) -> Duration {
-        self.looked.since(self.changed)
+    /// For how long no change was observed.
+    pub(crate) const fn stalled(&self) -> Duration {
+        self.polled_at.since(self.changed_at)
     }
 
     pub(crate) const fn waited(&self) -> Duration {
-        self.looked.since(self.begun)
+        self.polled_at.since(self.begun)
     }
 
-    /// Longer from time to time, so that a crowd does not keep itself from working by looking.
+    /// Doubles the delay each time, so that many waiters do not starve the holder by polling.
     #[expect(clippy::disallowed_methods, reason = "for about as long as some operations take")]
-    pub(crate) fn nap(&mut self) {
-        std::thread::sleep(self.nap);
-        self.nap = (self.nap * 2).min(self.longest_nap);
+    pub(crate) fn sleep(&mut self) {
+        std::thread::sleep(self.delay);
+        self.delay = (self.delay * 2).min(self.max_delay);
     }
 }

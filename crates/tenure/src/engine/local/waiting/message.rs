@@ -1,9 +1,9 @@
-//! A wake-up on its way to another process, as one datagram.
+//! A wake-up to another process, encoded as one datagram.
 
 use crate::engine::local::storage::bytes::{Reader, Unreadable, Writer};
 use crate::engine::{Grant, Wakeup};
 
-/// No wake-up is longer: a name has 512 bytes at most.
+/// The longest wake-up: a name has at most 512 bytes.
 pub(crate) const MAX_BYTES: usize = 1024;
 
 const GRANTED: u8 = 1;
@@ -14,7 +14,7 @@ const SOONER: u8 = 4;
 pub(crate) fn encode(wakeup: &Wakeup) -> Vec<u8> {
     match wakeup {
         Wakeup::Granted { name, entry, grant } => {
-            let mut out = Writer::beginning_with(GRANTED);
+            let mut out = Writer::with_tag(GRANTED);
             out.text(name.as_str());
             out.entry(*entry);
             out.long(grant.fence.value());
@@ -24,18 +24,18 @@ pub(crate) fn encode(wakeup: &Wakeup) -> Vec<u8> {
             out.finish()
         }
         Wakeup::Lost { name, owner } => {
-            let mut out = Writer::beginning_with(LOST);
+            let mut out = Writer::with_tag(LOST);
             out.text(name.as_str());
             out.owner(*owner);
             out.finish()
         }
         Wakeup::Sooner { name, entry } => {
-            let mut out = Writer::beginning_with(SOONER);
+            let mut out = Writer::with_tag(SOONER);
             out.text(name.as_str());
             out.entry(*entry);
             out.finish()
         }
-        Wakeup::Missed => Writer::beginning_with(MISSED).finish(),
+        Wakeup::Missed => Writer::with_tag(MISSED).finish(),
     }
 }
 

@@ -1,8 +1,7 @@
-//! Waiting with open eyes, for a moment, before going to sleep.
+//! Adaptive spin-then-park: the first waiter spins for up to 50 µs before it parks.
 //!
-//! To wake a process that sleeps takes longer than most sections do. So whoever is next in line
-//! looks for a moment whether its turn has come. It does so only while that pays: each look in
-//! vain makes it look more rarely.
+//! Waking a parked process takes longer than most critical sections. The waiter spins only while that pays: each futile
+//! spin makes the next one rarer.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,19 +9,19 @@ use std::time::Duration;
 
 use crate::clock;
 
-/// About what it takes to fall asleep and to be woken.
-const MOMENT: Duration = Duration::from_micros(50);
+/// About the time that parking and waking take.
+const SPIN_TIME: Duration = Duration::from_micros(50);
 
-/// After so many looks in vain in a row, one in 64 waits is begun with open eyes.
-const MOST_MISSES: u32 = 6;
+/// After this many futile spins in a row, one in 64 waits begins with a spin.
+const MAX_MISSES: u32 = 6;
 
-/// How looking has fared for one client.
+/// The record of one client's spins.
 #[derive(Default)]
 pub(crate) struct Spin {
-    /// Asked for when it is first needed, because that takes a while.
+    /// Read when it is first needed, because that is slow.
     cores: OnceLock<usize>,
     misses: AtomicU32,
-    /// How many waits are still to be begun asleep.
+    /// How many waits still begin without a spin.
     skips: AtomicU32,
 }
 
@@ -32,12 +31,11 @@ impl Spin {
         Self { cores: cores.into(), ..Self::default() }
     }
 
-    /// Whether the next wait is to be begun with open eyes. The counts are rough where threads
-    /// meet, which is good enough.
+    /// Whether the next wait begins with a spin. Threads may race on the counters, which is accurate enough.
     pub(crate) fn is_worth_it(&self) -> bool {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         if *self.cores.get_or_init(cores) == 1 {
-            // Nobody else would get on while we look.
+            // With one core, the holder cannot run while this thread spins.
             return false;
         }
         let skips = self.skips.load(Ordering::Relaxed);
@@ -45,24 +43,24 @@ impl Spin {
         skips == 0
     }
 
-    /// Looks until there is something to see, or the moment is over: then none.
-    pub(crate) fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
-        let end = clock::now() + MOMENT;
-        let seen = loop {
-            if let Some(seen) = look() {
-                break Some(seen);
+    /// Polls until there is a result, or the spin time is over.
+    pub(crate) fn until<T>(&self, mut poll: impl FnMut() -> Option<T>) -> Option<T> {
+        let end = clock::now() + SPIN_TIME;
+        let found = loop {
+            if let Some(found) = poll() {
+                break Some(found);
             }
             if clock::now() >= end {
                 break None;
             }
             std::hint::spin_loop();
         };
-        let misses = match seen {
+        let misses = match found {
             Some(_) => 0,
-            None => (self.misses.load(Ordering::Relaxed) + 1).min(MOST_MISSES),
+            None => (self.misses.load(Ordering::Relaxed) + 1).min(MAX_MISSES),
         };
         self.misses.store(misses, Ordering::Relaxed);
         self.skips.store((1 << misses) - 1, Ordering::Relaxed);
-        seen
+        found
     }
 }

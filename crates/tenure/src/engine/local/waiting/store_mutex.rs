@@ -1,14 +1,13 @@
-//! One operation at a time, and a bound on waiting for it.
+//! The store's mutex: one operation at a time, with a bounded wait (I9).
 //!
-//! LMDB has a mutex of its own, but whoever finds it taken sleeps until it is free: however long that
-//! takes if its owner was stopped, and far longer than a transaction even if it was not, because
-//! to wake a thread takes its time. So everyone takes this lock first, looks for it with open eyes for
-//! a moment, then again and again, and gives up in time. It is a lock of the kind that a forked child
-//! does not get and that the kernel frees with its process.
+//! LMDB has a mutex of its own, but a thread that finds it locked sleeps until it is free: for ever if its holder was
+//! stopped, and otherwise far longer than a transaction takes, because waking a thread is slow. Therefore every operation
+//! locks this one first: it spins, then polls with backoff, and gives up in time. It is an `fcntl` lock, which a forked
+//! child does not inherit, and which the kernel releases with its process.
 //!
-//! Whether others get on is seen by two numbers: LMDB's, which grows with every transaction that changes
-//! something, and one in the file, which grows with every turn that changed nothing. So those who only
-//! look are not taken for one who is stuck, and those who write have no further number to write.
+//! Progress of other operations is visible in two numbers: LMDB's transaction id, which grows with every change, and a
+//! counter in the file, which grows with every operation that changed nothing. So readers are not taken for a stalled
+//! process, and writers need no additional write.
 
 use std::fs::{self, File};
 use std::io;
@@ -30,62 +29,62 @@ use crate::sync::lock;
 #[cfg(test)]
 mod tests;
 
-/// Several transactions take less.
-const MOMENT: Duration = Duration::from_micros(30);
+/// Several transactions fit in this time.
+const SPIN_TIME: Duration = Duration::from_micros(30);
 
-/// No turn at all within this time is refused, whatever others do meanwhile.
-pub(crate) const LONGEST: Duration = Duration::from_secs(1);
+/// The longest wait, even if other operations make progress.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// The same for a process that begins: many may begin at once, and each needs a millisecond or more.
-const LONGEST_OPENING: Duration = Duration::from_secs(10);
+/// The same for a process that opens the store: many may start at once, and each needs a millisecond or more.
+const MAX_WAIT_OPENING: Duration = Duration::from_secs(10);
 
-/// Whoever finds that nothing has changed since another was refused gives up after this time: that
-/// other one has waited for all.
-const KNOWN: Duration = Duration::from_micros(300);
+/// The wait if there was no progress since another thread was refused: that thread has waited for all.
+const KNOWN_STALL_WAIT: Duration = Duration::from_micros(300);
 
-/// How long to wait for the turn while nothing changes.
+/// How long to wait for the mutex.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// For what is done again if it is refused, also by the thread that must tell losses in time.
+    /// For operations that are retried, also by the thread that must report losses in time.
     Short,
-    /// For what somebody asked for once.
+    /// For operations that the caller requests once.
     Long,
-    /// For a new client. Where nothing changes it waits no longer than others.
+    /// For a new client. Without progress it waits no longer than `Long`.
     Opening,
 }
 
 impl Patience {
-    const fn time(self) -> Duration {
+    /// How long to wait without progress of other operations.
+    const fn stall_limit(self) -> Duration {
         match self {
             Self::Short => Duration::from_millis(50),
-            Self::Long | Self::Opening => LONGEST,
+            Self::Long | Self::Opening => MAX_WAIT,
         }
     }
 
-    /// How long to wait while others get on.
-    const fn longest(self) -> Duration {
+    /// How long to wait while other operations make progress.
+    const fn max_wait(self) -> Duration {
         match self {
-            Self::Short | Self::Long => LONGEST,
-            Self::Opening => LONGEST_OPENING,
+            Self::Short | Self::Long => MAX_WAIT,
+            Self::Opening => MAX_WAIT_OPENING,
         }
     }
 }
 
-/// Somebody here was refused because nothing changed.
+/// A thread of this process was refused because there was no progress.
 #[derive(Clone, Copy)]
-struct Refusal {
+struct Stall {
     at: Moment,
-    /// What had changed last.
+    /// The last change that it observed.
     change: usize,
 }
 
-/// Whose turn it is, among the processes and among the threads of this one.
+/// Excludes other processes by a file lock, and the threads of this process by a mutex.
 pub(crate) struct StoreMutex {
     path: PathBuf,
-    // Never closed before the store: that would end the lock, whichever descriptor has it.
+    // Never closed before the store: that would release the lock, whichever descriptor has it.
     file: File,
-    here: Mutex<()>,
-    refusal: Mutex<Option<Refusal>>,
+    threads: Mutex<()>,
+    last_stall: Mutex<Option<Stall>>,
 }
 
 impl StoreMutex {
@@ -93,17 +92,17 @@ impl StoreMutex {
         let path = folder.join("mutex");
         let mut options = File::options();
         let file = options.read(true).write(true).create(true).truncate(false).open(&path)?;
-        Ok(Self { path, file, here: Mutex::default(), refusal: Mutex::default() })
+        Ok(Self { path, file, threads: Mutex::default(), last_stall: Mutex::default() })
     }
 
-    /// Waits for the turn. Refused, nothing was done. `last_change` and the number in the file tell
-    /// whether others get on: a store that is only busy is waited for.
-    pub(crate) fn take(
+    /// Locks the mutex. `last_change` and the counter in the file show whether other operations make progress: a thread
+    /// waits longer for a store that is only busy. After an error, nothing was done.
+    pub(crate) fn acquire(
         &self,
         patience: Patience,
         last_change: impl Fn() -> usize,
     ) -> Result<StoreGuard<'_>, StoreError> {
-        match self.try_take()? {
+        match self.try_acquire()? {
             Some(guard) => Ok(guard),
             None => self.wait(patience, last_change),
         }
@@ -114,99 +113,101 @@ impl StoreMutex {
         patience: Patience,
         last_change: impl Fn() -> usize,
     ) -> Result<StoreGuard<'_>, StoreError> {
-        // Both only grow, so that their sum tells all.
-        let last_change = || last_change().wrapping_add(self.count() as usize);
-        let backoff = Backoff::begin(clock::now(), last_change());
+        // Both only grow, so that their sum changes with either.
+        let last_change = || last_change().wrapping_add(self.unchanged_count() as usize);
+        let backoff = Backoff::new(clock::now(), last_change());
         let is_opening = patience == Patience::Opening;
         let mut backoff = if is_opening { backoff.opening() } else { backoff };
-        let longest = patience.longest();
-        let is_known = patience == Patience::Short && self.is_known(&backoff);
-        let patience = if is_known { KNOWN } else { patience.time() };
+        let max_wait = patience.max_wait();
+        let is_known_stall = patience == Patience::Short && self.is_known_stall(&backoff);
+        let stall_limit = if is_known_stall { KNOWN_STALL_WAIT } else { patience.stall_limit() };
         loop {
-            if let Some(guard) = self.try_take()? {
-                *lock(&self.refusal) = None;
+            if let Some(guard) = self.try_acquire()? {
+                *lock(&self.last_stall) = None;
                 return Ok(guard);
             }
-            backoff.look(clock::now(), last_change());
-            if backoff.still() >= patience {
-                if !is_known {
-                    *lock(&self.refusal) =
-                        Some(Refusal { at: backoff.looked, change: backoff.change });
+            backoff.poll(clock::now(), last_change());
+            if backoff.stalled() >= stall_limit {
+                if !is_known_stall {
+                    *lock(&self.last_stall) =
+                        Some(Stall { at: backoff.polled_at, change: backoff.change });
                 }
-                return Err(self.stuck(backoff.still()));
+                return Err(self.stall_error(backoff.stalled()));
             }
             match backoff.waited() {
-                waited if waited >= longest => return Err(errors::of_crowd(&self.path, waited)),
-                waited if waited >= MOMENT => backoff.nap(),
+                waited if waited >= max_wait => {
+                    return Err(errors::of_contention(&self.path, waited));
+                }
+                waited if waited >= SPIN_TIME => backoff.sleep(),
                 _ => std::hint::spin_loop(),
             }
         }
     }
 
-    /// Whether another was refused a moment ago, and nothing has changed since.
-    fn is_known(&self, backoff: &Backoff) -> bool {
-        let refusal = *lock(&self.refusal);
-        refusal.is_some_and(|refusal| {
-            refusal.change == backoff.change && backoff.looked.since(refusal.at) < LONGEST
+    /// Whether another thread was refused recently, and there was no progress since.
+    fn is_known_stall(&self, backoff: &Backoff) -> bool {
+        let last_stall = *lock(&self.last_stall);
+        last_stall.is_some_and(|stall| {
+            stall.change == backoff.change && backoff.polled_at.since(stall.at) < MAX_WAIT
         })
     }
 
-    fn try_take(&self) -> Result<Option<StoreGuard<'_>>, StoreError> {
-        let here = match self.here.try_lock() {
-            Ok(here) => here,
+    fn try_acquire(&self) -> Result<Option<StoreGuard<'_>>, StoreError> {
+        let threads = match self.threads.try_lock() {
+            Ok(threads) => threads,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(None),
         };
         match fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(StoreGuard { mutex: self, is_seen: false, _here: here })),
+            Ok(()) => Ok(Some(StoreGuard { mutex: self, has_changed: false, _threads: threads })),
             Err(Errno::ACCESS | Errno::AGAIN | Errno::INTR) => Ok(None),
             Err(error) => Err(errors::of_files(&self.path, &error.into())),
         }
     }
 
-    /// How many turns have changed nothing.
-    fn count(&self) -> u64 {
+    /// The number of operations that changed nothing.
+    fn unchanged_count(&self) -> u64 {
         let mut count = [0; 8];
-        // A file that is new has none.
+        // A new file is empty, and counts as zero.
         let _ = self.file.read_exact_at(&mut count, 0);
         u64::from_le_bytes(count)
     }
 
-    fn stuck(&self, still: Duration) -> StoreError {
-        // What is listed may change while it is read.
-        let owner = (0..3).find_map(|_| owner_of(&self.path));
-        errors::of_stuck(&self.path, owner, still)
+    fn stall_error(&self, stalled: Duration) -> StoreError {
+        // The kernel's list may change while it is read.
+        let owner = (0..3).find_map(|_| lock_owner(&self.path));
+        errors::of_stall(&self.path, owner, stalled)
     }
 }
 
-/// Ended by the drop.
+/// Unlocks the mutex when it is dropped.
 pub(crate) struct StoreGuard<'a> {
     mutex: &'a StoreMutex,
-    is_seen: bool,
-    _here: MutexGuard<'a, ()>,
+    has_changed: bool,
+    _threads: MutexGuard<'a, ()>,
 }
 
 impl StoreGuard<'_> {
-    /// Others see by what it has changed that this turn was had.
-    pub(crate) const fn is_seen_by_its_change(&mut self) {
-        self.is_seen = true;
+    /// The operation has changed the transaction id, which shows its progress.
+    pub(crate) const fn mark_changed(&mut self) {
+        self.has_changed = true;
     }
 }
 
 impl Drop for StoreGuard<'_> {
     fn drop(&mut self) {
         let file = &self.mutex.file;
-        if !self.is_seen {
-            let count = self.mutex.count().wrapping_add(1);
-            // On a disk that is full from the first, turns that change nothing are not seen.
+        if !self.has_changed {
+            let count = self.mutex.unchanged_count().wrapping_add(1);
+            // If the disk was full from the start, operations that change nothing do not show.
             let _ = file.write_all_at(&count.to_le_bytes(), 0);
         }
         let _ = fcntl_lock(file, FlockOperation::Unlock);
     }
 }
 
-/// The process that has a file locked, as the kernel lists it.
-fn owner_of(path: &Path) -> Option<u32> {
+/// The process that has a file locked, according to the kernel.
+fn lock_owner(path: &Path) -> Option<u32> {
     let found = fs::metadata(path).ok()?;
     let (device, inode) = (found.dev(), found.ino());
     // As in `1: POSIX ADVISORY WRITE 4711 fe:00:326269 0 EOF`.
@@ -215,6 +216,6 @@ fn owner_of(path: &Path) -> Option<u32> {
     let words = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let mut owners = words.filter(|it| it.get(1) == Some(&"POSIX"));
     let pid = owners.find(|it| it.get(5) == Some(&file.as_str()))?.get(4)?.parse().ok()?;
-    // One of another namespace has no number here.
+    // A process of another namespace has no pid here.
     (pid > 0).then_some(pid)
 }

@@ -1,4 +1,4 @@
-//! A full store: nobody comes in, and everybody can leave.
+//! A full store: no new locks or waiters, but every release succeeds.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,14 +26,18 @@ fn small(bytes: usize) -> (tempfile::TempDir, LocalEngine) {
     (around, engine)
 }
 
-/// Whoever has the lock, or waits for it.
+/// A holder or a waiter.
 #[derive(Clone, Debug)]
-struct Place {
+struct Participant {
     name: LockName,
     entry: Entry,
 }
 
-fn enter(engine: &LocalEngine, name: &str, lease: Lease) -> Result<(Place, Acquired), StoreError> {
+fn enter(
+    engine: &LocalEngine,
+    name: &str,
+    lease: Lease,
+) -> Result<(Participant, Acquired), StoreError> {
     let name = LockName::new(name).unwrap();
     let entry = Entry { owner: Owner::new(), number: 0 };
     let minute = Duration::from_secs(60);
@@ -45,90 +49,91 @@ fn enter(engine: &LocalEngine, name: &str, lease: Lease) -> Result<(Place, Acqui
         about: Arc::new(About::this_process()),
         queue: Some(Queueing { heartbeat: minute, claim: minute, fences: 1 }),
     };
-    Ok((Place { name, entry }, block_on(engine.acquire(request))?))
+    Ok((Participant { name, entry }, block_on(engine.acquire(request))?))
 }
 
-fn release(engine: &LocalEngine, place: &Place) -> ReleaseOutcome {
-    block_on(engine.release(ReleaseRequest::new(place.name.clone(), place.entry))).unwrap()
+fn release(engine: &LocalEngine, participant: &Participant) -> ReleaseOutcome {
+    block_on(engine.release(ReleaseRequest::new(participant.name.clone(), participant.entry)))
+        .unwrap()
 }
 
 fn assert_is_full(trouble: &StoreError) {
     assert!(!trouble.is_unknown());
-    assert!(trouble.to_string().contains("is full: it has room for"), "{trouble}");
+    assert!(trouble.to_string().contains("is full: its quota"), "{trouble}");
 }
 
 #[test]
-fn a_full_store_takes_no_more_and_lets_everyone_leave() {
+fn a_full_store_takes_no_more_and_every_release_succeeds() {
     let (_around, engine) = small(MAP);
     for round in 0..3 {
-        let mut places = Vec::new();
+        let mut participants = Vec::new();
         let full = loop {
-            match enter(&engine, &format!("{round}/{}", places.len()), Lease::DEFAULT) {
-                Ok((place, _)) => places.push(place),
+            match enter(&engine, &format!("{round}/{}", participants.len()), Lease::DEFAULT) {
+                Ok((participant, _)) => participants.push(participant),
                 Err(trouble) => break trouble,
             }
         };
         assert_is_full(&full);
-        assert_is_full(&enter(&engine, places[0].name.as_str(), Lease::DEFAULT).unwrap_err());
-        for place in &places {
-            let (name, owner) = (place.name.clone(), place.entry.owner);
+        assert_is_full(&enter(&engine, participants[0].name.as_str(), Lease::DEFAULT).unwrap_err());
+        for participant in &participants {
+            let (name, owner) = (participant.name.clone(), participant.entry.owner);
             let renewal = Renewal { name, owner, lease: Lease::DEFAULT };
             let renewed = block_on(engine.renew(vec![renewal])).unwrap().remove(0);
             assert_eq!(renewed.unwrap(), Renewed::Extended);
         }
-        for place in &places {
-            assert_eq!(release(&engine, place), ReleaseOutcome::Released { remaining: 0 });
+        for participant in &participants {
+            assert_eq!(release(&engine, participant), ReleaseOutcome::Released { remaining: 0 });
         }
     }
 }
 
 /// A lock with many waiters is one long record, which is written as a whole.
 #[test]
-fn a_queue_that_is_too_long_lets_everyone_leave() {
+fn every_waiter_can_leave_a_queue_that_is_too_long() {
     let (_around, engine) = small(MAP / 2);
     let (holder, _) = enter(&engine, "x", Lease::DEFAULT).unwrap();
     let mut waiters = VecDeque::new();
     let full = loop {
         match enter(&engine, "x", Lease::DEFAULT) {
-            Ok((place, _)) => waiters.push_back(place),
+            Ok((participant, _)) => waiters.push_back(participant),
             Err(trouble) => break trouble,
         }
     };
     assert_is_full(&full);
     println!("{} waiters", waiters.len());
-    // Other locks still come, until they fill the store.
+    // Other locks are still granted, until they fill the store.
     let mut number = 0;
     while enter(&engine, &format!("other/{number}"), Lease::DEFAULT).is_ok() {
         number += 1;
     }
     assert!(number > 100, "{number}");
-    let mut guard = Some(holder);
-    while let Some(place) = guard {
-        release(&engine, &place);
-        guard = waiters.pop_front();
+    let mut next = Some(holder);
+    while let Some(participant) = next {
+        release(&engine, &participant);
+        next = waiters.pop_front();
         if let Some(last) = waiters.pop_back() {
             block_on(engine.cancel(CancelRequest { name: last.name, entry: last.entry })).unwrap();
         }
     }
-    assert!(enter(&engine, "x", Lease::DEFAULT).is_ok(), "there is room again");
+    assert!(enter(&engine, "x", Lease::DEFAULT).is_ok(), "the quota is free again");
 }
 
-/// Pages are freed here and there, so that what is free lies in pieces.
+/// Pages are freed here and there, so that the free space is fragmented.
 #[test]
-fn coming_and_going_at_the_mark_keeps_the_way_out() {
+fn releases_succeed_in_a_fragmented_store_at_its_limit() {
     let (_around, engine) = small(MAP);
-    let mut places: Vec<Place> = Vec::new();
+    let mut participants: Vec<Participant> = Vec::new();
     let (mut chance, mut refused) = (1_u32, 0);
     for step in 0..30_000 {
         chance = chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let random = (chance >> 8) as usize;
-        if random.is_multiple_of(3000) && !places.is_empty() {
-            for _ in 0..places.len() / 4 {
-                leave(&engine, &places.swap_remove(random % places.len()));
+        if random.is_multiple_of(3000) && !participants.is_empty() {
+            for _ in 0..participants.len() / 4 {
+                cancel(&engine, &participants.swap_remove(random % participants.len()));
             }
         }
-        if random.is_multiple_of(3) && !places.is_empty() {
-            leave(&engine, &places.swap_remove(random % places.len()));
+        if random.is_multiple_of(3) && !participants.is_empty() {
+            cancel(&engine, &participants.swap_remove(random % participants.len()));
             continue;
         }
         // A third of them wait for one of five locks; the others have names of all lengths.
@@ -137,7 +142,7 @@ fn coming_and_going_at_the_mark_keeps_the_way_out() {
             _ => format!("{step}/{}", "x".repeat(random % 450)),
         };
         match enter(&engine, &name, Lease::DEFAULT) {
-            Ok((place, _)) => places.push(place),
+            Ok((participant, _)) => participants.push(participant),
             Err(trouble) => {
                 assert_is_full(&trouble);
                 refused += 1;
@@ -145,21 +150,21 @@ fn coming_and_going_at_the_mark_keeps_the_way_out() {
         }
     }
     assert!(refused > 1000, "{refused} were refused: it was never full");
-    places.iter().for_each(|place| leave(&engine, place));
+    participants.iter().for_each(|participant| cancel(&engine, participant));
     let tenure = Tenure::builder().engine(engine).unwrap();
     assert!(block_on(tenure.list("", 10)).unwrap().is_empty());
 }
 
-/// As whoever waits or holds does it, without knowing which.
-fn leave(engine: &LocalEngine, place: &Place) {
-    let Place { name, entry } = place.clone();
+/// Ends a hold or a wait, whichever it is.
+fn cancel(engine: &LocalEngine, participant: &Participant) {
+    let Participant { name, entry } = participant.clone();
     block_on(engine.cancel(CancelRequest { name, entry })).unwrap();
 }
 
-/// Rule 12: what is left of the dead does not keep out the living.
+/// Rule 12: the remains of dead clients do not exclude live ones.
 #[test]
-fn a_full_store_is_searched_for_what_nobody_needs() {
-    // So long that it is full before their number alone is reason to look.
+fn a_full_store_is_swept_of_locks_that_are_not_in_use() {
+    // So long that the store is full before the number of records starts a sweep.
     let name = |number| format!("{number:0>450}");
     let (_around, engine) = small(MAP);
     let fit = (0..).take_while(|&number| enter(&engine, &name(number), Lease::DEFAULT).is_ok());
@@ -168,7 +173,7 @@ fn a_full_store_is_searched_for_what_nobody_needs() {
     let short = Lease::new(Duration::from_millis(10)).unwrap();
     (0..fit).for_each(|number| drop(enter(&engine, &name(number), short).unwrap()));
     pass(short.duration());
-    // Not to the last: where some are forgotten here and there, pages are not full.
+    // Not all of them: where records were removed here and there, pages are not full.
     for number in fit..fit + fit / 10 * 9 {
         let entered = enter(&engine, &name(number), Lease::DEFAULT);
         assert!(entered.is_ok(), "{} of {fit}", number - fit);
