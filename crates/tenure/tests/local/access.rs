@@ -11,8 +11,8 @@ use tenure::blocking::block_on;
 use super::namespace;
 use crate::{connect_once, store};
 
-/// I1: the process no longer sees what others do in the folder, so that a renewal is refused; but the error does not claim
-/// that the folder was removed or moved.
+/// I1: the process no longer sees what others do in the folder, so that a renewal is refused; but the error does not
+/// claim that the folder was removed or moved.
 #[test]
 fn a_process_that_dropped_its_privileges_is_refused() {
     let (around, folder) = store();

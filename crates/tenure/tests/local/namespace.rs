@@ -5,8 +5,8 @@ use std::process::Command;
 use super::other;
 use crate::process;
 
-/// Runs a part in namespaces of its own, after the shell commands of `setup`, where `$1` is the folder around the store. The
-/// test fails if the part fails, or if the machine allows no namespaces.
+/// Runs a part in namespaces of its own, after the shell commands of `setup`, where `$1` is the folder around the
+/// store. The test fails if the part fails, or if the machine allows no namespaces.
 pub(crate) fn run(setup: &str, part: &str) {
     let around = tempfile::tempdir().unwrap();
     let mut command = unshared();
@@ -24,8 +24,8 @@ pub(crate) fn run(setup: &str, part: &str) {
     );
 }
 
-/// A command prefix that creates namespaces: as the current user, if that is allowed, or else as root of a user namespace,
-/// which needs no privileges.
+/// A command prefix that creates namespaces: as the current user, if that is allowed, or else as root of a user
+/// namespace, which needs no privileges.
 fn unshared() -> Command {
     let unshare = |user: &[&str]| {
         let mut command = Command::new("unshare");

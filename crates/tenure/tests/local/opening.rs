@@ -14,8 +14,8 @@ use super::other::start;
 use crate::process::Process;
 use crate::{LONG, connect, now, pass, store};
 
-/// A single process is refused after one second. The rest is for an overloaded machine: ten processes that waited one after
-/// the other would take ten.
+/// A single process is refused after one second. The rest is for an overloaded machine: ten processes that waited one
+/// after the other would take ten.
 const SOON: Duration = Duration::from_secs(5);
 
 /// Holds the store's mutex until it is killed.

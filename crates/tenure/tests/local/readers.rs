@@ -10,8 +10,8 @@ use crate::{LONG, connect, connect_once, now, store};
 
 const LOCKS: usize = 20_000;
 
-/// I9, rule 10: three processes list all locks, again and again. This is progress, so that no renewal is refused because of
-/// them, no holder loses its lock, and a request for another lock is granted.
+/// I9, rule 10: three processes list all locks, again and again. This is progress, so that no renewal is refused
+/// because of them, no holder loses its lock, and a request for another lock is granted.
 #[test]
 fn readers_of_many_locks_cost_no_holder_its_lock() {
     let (_around, folder) = store();

@@ -1,5 +1,5 @@
-//! A folder that is removed while it is in use: its holders are refused and lose their locks, and do not affect the clients of
-//! a new folder.
+//! A folder that is removed while it is in use: its holders are refused and lose their locks, and do not affect the
+//! clients of a new folder.
 
 use std::fs;
 use std::path::Path;

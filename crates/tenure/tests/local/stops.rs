@@ -103,8 +103,8 @@ pub(crate) fn flood_a_socket(folder: &Path) {
     assert_eq!(missed.count(), 0);
 }
 
-/// Stops a process, but not within a transaction, where a stop would block all others. Returns when all of its threads are
-/// stopped, which takes a moment.
+/// Stops a process, but not within a transaction, where a stop would block all others. Returns when all of its
+/// threads are stopped, which takes a moment.
 fn stop(process: &Process) {
     until_all_are(process, 'S');
     process.signal(Signal::STOP);

@@ -36,7 +36,8 @@ impl LocalEngine {
         Ok(attempt.acquired)
     }
 
-    /// Polls for the grant of a spinning waiter. When the spin time is over it asks again, to be woken from now on.
+    /// Polls for the grant of a spinning waiter. When the spin time is over it makes another attempt, to be woken
+    /// from now on.
     fn spin_for_grant(
         &self,
         request: &AcquireRequest,
@@ -57,14 +58,14 @@ impl LocalEngine {
         }
     }
 
-    /// The lock's hand-over to an entry, if there was one. Unlike an attempt it writes nothing, so that the hand-over must
-    /// still be confirmed, like every other.
+    /// The lock's hand-over to an entry, if there was one. Unlike an attempt it writes nothing, so that the hand-over
+    /// must still be confirmed, like every other.
     pub(super) fn poll_grant(&self, request: &AcquireRequest) -> Option<Grant> {
         let AcquireRequest { name, entry, queue, .. } = request;
         let lease = queue.map(|queue| queue.claim)?.min(request.lease.duration());
         let seen = self.store.perform(Patience::Short, Subject::Lock(name), |table, now, _| {
             let holder = table.lock_mut(name)?.holders.find(entry.owner)?;
-            // If this process was stopped meanwhile, the grant may be over: an attempt finds out.
+            // If this process was stopped meanwhile, the grant may have expired: an attempt finds out.
             let is_fresh = holder.until.since(now.clock) > lease / 2;
             let (fence, fences, at) = (holder.fence, holder.fences, holder.until.before(lease));
             (is_fresh && holder.entries.has(entry.number)).then_some(Grant {
@@ -84,8 +85,8 @@ impl LocalEngine {
         wants_to_spin: impl FnOnce() -> bool,
     ) -> Result<Attempt, StoreError> {
         let (name, entry, client_id) = (&request.name, request.entry, self.client_id());
-        // A request that does not queue is made once, on its caller's thread: a machine that is briefly overloaded must not
-        // make it fail.
+        // A request that does not queue is made once, on its caller's thread: a machine that is briefly overloaded
+        // must not make it fail.
         let patience = if request.queue.is_some() { Patience::Short } else { Patience::Long };
         self.store.perform(patience, Subject::Lock(name), |table, now, effects| {
             if let Some(lock) = table.lock_mut(name) {

@@ -12,7 +12,7 @@ use crate::error::StoreError;
 
 /// An error before the commit, or in a commit that certainly had no effect.
 pub(super) fn of_map(folder: &Path, error: &Error) -> StoreError {
-    let trouble = StoreError::refused(sentence(folder, error));
+    let refused = StoreError::refused(sentence(folder, error));
     let is_lasting = match error {
         Error::Io(error) => is_lasting(error),
         Error::Mdb(error) => {
@@ -20,7 +20,7 @@ pub(super) fn of_map(folder: &Path, error: &Error) -> StoreError {
         }
         _ => false,
     };
-    if is_lasting { trouble.lasting() } else { trouble }
+    if is_lasting { refused.lasting() } else { refused }
 }
 
 /// Whether a person must act. A full disk, or a limit on memory or files, may be temporary.
@@ -38,8 +38,8 @@ fn is_lasting(error: &std::io::Error) -> bool {
         || Errno::from_io_error(error).is_some_and(|error| errors.contains(&error))
 }
 
-/// An error in the commit: it may have taken effect (I6), but only if the very last write failed. After that LMDB refuses
-/// further transactions; if it still accepts one, the commit had no effect.
+/// An error in the commit: it may have taken effect (I6), but only if the very last write failed. After that LMDB
+/// refuses further transactions; if it still accepts one, the commit had no effect.
 pub(super) fn of_commit(env: &Env, folder: &Path, error: &Error) -> StoreError {
     if env.write_txn().is_ok() {
         of_map(folder, error)
@@ -83,8 +83,8 @@ pub(super) fn of_contention(file: &Path, waited: Duration) -> StoreError {
 pub(super) fn of_files(folder: &Path, error: &std::io::Error) -> StoreError {
     let hint = if error.kind() == ErrorKind::FileTooLarge { " (see `ulimit -f`)" } else { "" };
     let what = format!("the store in `{}` cannot be used: {error}{hint}", folder.display());
-    let trouble = StoreError::refused(what);
-    if is_lasting(error) { trouble.lasting() } else { trouble }
+    let refused = StoreError::refused(what);
+    if is_lasting(error) { refused.lasting() } else { refused }
 }
 
 /// A record that this program did not write, or that another program has changed.

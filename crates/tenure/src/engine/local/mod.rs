@@ -53,9 +53,9 @@ const CHECK_PATH_EVERY: Duration = Duration::from_millis(100);
 
 /// A client of a store in a folder of this machine.
 ///
-/// The folder belongs to one user, and is created if it does not exist. It must not be on a network file system, nor on
-/// one that a program provides (FUSE). When the engine is dropped or its process ends, its locks are free at once, except
-/// those that were detached.
+/// The folder belongs to one user, and is created if it does not exist. It must not be on a network file system, nor
+/// on one that a program provides (FUSE). When the engine is dropped or its process ends, its locks are free at once,
+/// except those that were detached.
 pub struct LocalEngine {
     // First, so that the client ends before the store is closed.
     presence: Presence,
@@ -103,8 +103,8 @@ impl LocalEngine {
         if is_in_place { Ok(()) } else { Err(self.store.store_folder.missing_error()) }
     }
 
-    /// The same, cheap enough for every acquire: a removal is detected by a system call without a path; the path itself,
-    /// which shows a move, is checked only every 100 ms.
+    /// The same, cheap enough for every acquire: a removal is detected by a system call without a path; the path
+    /// itself, which shows a move, is checked only every 100 ms.
     fn ensure_in_place_quickly(&self) -> Result<(), StoreError> {
         let now = clock::now().as_micros();
         let checked_at = self.path_checked_at.load(Ordering::Relaxed);
@@ -135,8 +135,8 @@ impl Engine for LocalEngine {
     }
 
     fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, StoreError>>> {
-        if let Err(trouble) = self.ensure_in_place() {
-            return Answer::now(Err(trouble));
+        if let Err(error) = self.ensure_in_place() {
+            return Answer::now(Err(error));
         }
         let names = renewals.iter().map(|renewal| &renewal.name).collect();
         let subject = Subject::Locks(names);
@@ -146,8 +146,8 @@ impl Engine for LocalEngine {
         Answer::now(done.map(|Done { outcome, unreadable, .. }| {
             let unreadable: HashMap<_, _> = unreadable.into_iter().collect();
             let outcomes = renewals.iter().zip(outcome);
-            let trouble = |it: &Renewal| unreadable.get(&it.name).cloned();
-            outcomes.map(|(renewal, it)| trouble(renewal).map_or(Ok(it), Err)).collect()
+            let error = |it: &Renewal| unreadable.get(&it.name).cloned();
+            outcomes.map(|(renewal, it)| error(renewal).map_or(Ok(it), Err)).collect()
         }))
     }
 

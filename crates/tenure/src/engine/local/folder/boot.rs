@@ -1,5 +1,5 @@
-//! Discards the files of an earlier boot of the machine, unread: no client survives a reboot, the monotonic clock starts
-//! anew, and a file that was never synced may be corrupt.
+//! Discards the files of an earlier boot of the machine, unread: no client survives a reboot, the monotonic clock
+//! starts anew, and a file that was never synced may be corrupt.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -65,8 +65,8 @@ fn remove_all(folder: &Path) -> io::Result<()> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DataFile {
     Missing,
-    /// The first process was killed, or out of space, while LMDB wrote its first two pages: LMDB would never open that
-    /// file again, and it has never been used.
+    /// The first process was killed, or out of space, while LMDB wrote its first two pages: LMDB would never open
+    /// that file again, and it has never been used.
     Incomplete,
     Whole,
 }

@@ -17,8 +17,8 @@ pub(crate) const CLIENTS: &str = "clients";
 const MAX_BYTES: usize = 80;
 
 /// The folder of a URL that names none. A shell and a cron job must get the same one, or they would not exclude each
-/// other; therefore it is not in XDG_RUNTIME_DIR, which a cron job does not have. XDG_STATE_HOME, if it is set, must be
-/// set for both.
+/// other; therefore it is not in XDG_RUNTIME_DIR, which a cron job does not have. XDG_STATE_HOME, if it is set, must
+/// be set for both.
 pub(crate) fn default_folder() -> Result<PathBuf, Invalid> {
     let from = |variable: &str, below: &str| {
         let base = PathBuf::from(std::env::var_os(variable)?);
@@ -34,8 +34,8 @@ pub(crate) fn default_folder() -> Result<PathBuf, Invalid> {
     )
 }
 
-/// Creates the folder if it does not exist, and refuses one that other users can write in: such a user could take every
-/// lock, and crash every process that maps the file.
+/// Creates the folder if it does not exist, and refuses one that other users can write in: such a user could take
+/// every lock, and crash every process that maps the file.
 pub(crate) fn prepare(folder: &Path) -> Result<PathBuf, Error> {
     if !folder.is_absolute() {
         let sentence = format!("the folder `{}` must be an absolute path", folder.display());
@@ -97,8 +97,8 @@ fn check_file_system(folder: &Path) -> Result<(), Error> {
     Ok(check_kind(folder, file_system::kind_of(&found))?)
 }
 
-/// On a file system of several machines, each of them could take every lock (I1). So it might be on one that a program
-/// provides: its implementation is unknown, and two maps of one file need not show the same bytes.
+/// On a file system of several machines, each of them could take every lock (I1). The same holds for one that a
+/// program provides: its implementation is unknown, and two maps of one file need not show the same bytes.
 fn check_kind(folder: &Path, file_system: FileSystem) -> Result<(), Invalid> {
     let (kind, why) = match file_system {
         FileSystem::Shared(kind) => (kind, "where machines do not see each other's locks"),

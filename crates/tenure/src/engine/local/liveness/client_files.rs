@@ -30,8 +30,8 @@ pub(crate) fn own_file(clients: &Path, client_id: ClientId) -> PathBuf {
     clients.join(format!("{client_id}.own"))
 }
 
-/// Whether a client's number is free: its lock file is missing or unlocked. The caller holds the store's mutex: without
-/// it, this check could make a new client fail to lock its file.
+/// Whether a client's number is free: its lock file is missing or unlocked. The caller holds the store's mutex:
+/// without it, this check could make a new client fail to lock its file.
 pub(crate) fn is_stale(clients: &Path, client_id: ClientId) -> bool {
     LockFiles::default().has_ended(clients, client_id)
 }

@@ -19,8 +19,8 @@ const MAX_OPEN: usize = 64;
 pub(crate) struct LockFiles(Mutex<HashMap<ClientId, File>>);
 
 impl LockFiles {
-    /// Whether a client has ended: its file is missing or unlocked. A removed file belonged to a client that ended, so
-    /// that a descriptor opened before gives the same answer.
+    /// Whether a client has ended: its file is missing or unlocked. A removed file belonged to a client that ended,
+    /// so that a descriptor opened before gives the same answer.
     pub(crate) fn has_ended(&self, clients: &Path, client_id: ClientId) -> bool {
         let mut lock_files = lock(&self.0);
         let file = match lock_files.remove(&client_id) {

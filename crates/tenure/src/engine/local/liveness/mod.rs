@@ -1,7 +1,8 @@
-//! Which clients are alive. The kernel releases the lock on a client's file when its process ends, however it ends, so
-//! that a dead client is detected at once: its holds end, and the waiters behind it retry (I7, I8).
+//! Which clients are alive. The kernel releases the lock on a client's file when its process ends, however it ends,
+//! so that a dead client is detected at once: its holds end, and the waiters behind it retry (I7).
 //!
-//! - [`presence`]: a client of this process: its lock file and its socket. [`client_files`]: the files of all clients.
+//! - [`presence`]: a client of this process: its lock file and its socket. [`client_files`]: the files of all
+//!   clients.
 //! - [`lock_files`]: whether a client is alive. [`watch`]: blocks until a client ends.
 //! - [`rules`]: the consequences for a lock's holders and waiters.
 

@@ -1,5 +1,5 @@
-//! A client of this process, as other clients see it: a lock file that is locked while the client is alive, and a socket
-//! for its wake-ups.
+//! A client of this process, as other clients see it: a lock file that is locked while the client is alive, and a
+//! socket for its wake-ups.
 
 use std::fs::File;
 use std::io;
@@ -32,8 +32,8 @@ pub(crate) struct Presence {
 }
 
 impl Presence {
-    /// Creates the files, and starts the thread that receives wake-ups. The caller holds the store's mutex, so that no
-    /// other client takes the lock file for stale before it is locked.
+    /// Creates the files, and starts the thread that receives wake-ups. The caller holds the store's mutex, so that
+    /// no other client takes the lock file for stale before it is locked.
     pub(crate) fn begin(clients: &Path, client_id: ClientId) -> io::Result<Self> {
         client_files::remove(clients, client_id);
         let path = lock_file(clients, client_id);
@@ -65,8 +65,8 @@ impl Presence {
         fstat(&self.lock_file).is_ok_and(|found| found.st_nlink > 0)
     }
 
-    /// From now on, child processes inherit the lock file and keep it locked. A second file, which they do not inherit,
-    /// shows whether this process itself is alive.
+    /// From now on, child processes inherit the lock file and keep it locked. A second file, which they do not
+    /// inherit, shows whether this process itself is alive.
     pub(crate) fn share_with_children(&self) -> io::Result<()> {
         let mut own = lock(&self.own_file);
         if own.is_none() {

@@ -1,5 +1,5 @@
-//! What the end of a client means for the holders and waiters of a lock, and which clients a waiter watches. The marks
-//! in a stored client id are set and read here alone.
+//! What the end of a client means for the holders and waiters of a lock, and which clients a waiter watches. The
+//! marks in a stored client id are set and read here alone.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::core::table::{ClientId, Effects, Table};
 use crate::engine::Wakeup;
 use crate::owner::{Entry, Owner};
 
-/// Marks the client id of a hold that does not end with its client: it was detached, or has entries of several clients.
-/// Then its lease alone ends it, as on every other engine.
+/// Marks the client id of a hold that does not end with its client: it was detached, or has entries of several
+/// clients. Then its lease alone ends it, as on every other engine.
 pub(crate) const DETACHED: ClientId = 1 << 31;
 
 /// Marks the client id of a waiter that spins for its grant, and needs no wake-up.
@@ -35,8 +35,8 @@ pub(crate) const fn client_of(client_id: ClientId) -> ClientId {
 /// Which waiters are checked for liveness.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiters {
-    /// From the head of the queue to the first live one. The others are checked when they are at the head: to check all
-    /// of them each time would cost more the longer the queue is.
+    /// From the head of the queue to the first live one. The others are checked when they are at the head: to check
+    /// all of them each time would cost more the longer the queue is.
     First,
     All,
 }
@@ -71,8 +71,8 @@ pub(crate) fn expire_dead(
     lock.queue.take_if(|queue| queue.is_empty());
 }
 
-/// Extends the leases of holders whose client has ended, but whose child processes have inherited the hold: it lasts as
-/// long as they do.
+/// Extends the leases of holders whose client has ended, but whose child processes have inherited the hold: it lasts
+/// as long as they do.
 pub(crate) fn extend_inherited(
     lock: &mut LockState,
     now: Moment,
@@ -86,7 +86,8 @@ pub(crate) fn extend_inherited(
     }
 }
 
-/// The holders that end with their client. A lingering hold was released and outlasts its client; so does a latch's count.
+/// The holders that end with their client. A lingering hold was released and outlasts its client; so does a latch's
+/// count.
 fn client_bound(lock: &LockState) -> impl Iterator<Item = &Holder> {
     let of_client = lock.holders.iter().filter(|it| it.client_id & DETACHED == 0);
     of_client.filter(|it| !it.is_lingering() && lock.kind != Kind::Latch)
@@ -117,10 +118,10 @@ pub(crate) fn detach_unless_client(lock: &mut LockState, owner: Owner, client: C
 /// The other clients whose end this waiter must detect: the last few live ones ahead of it in the queue and, if there
 /// are fewer, the holders.
 ///
-/// Every client is watched by the waiters behind it, so that no end is missed, and an end wakes a few waiters instead of
-/// all (no thundering herd). A new holder was ahead of the next waiter, which therefore watches it already. To watch only
-/// the direct predecessor is not enough: when that one gives up, the waiter would watch a client that is no longer ahead
-/// of it, until its next poll.
+/// Every client is watched by the waiters behind it, so that no end is missed, and an end wakes a few waiters instead
+/// of all (no thundering herd). A new holder was ahead of the next waiter, which therefore watches it already. To
+/// watch only the direct predecessor is not enough: when that one gives up, the waiter would watch a client that is
+/// no longer ahead of it, until its next poll.
 pub(crate) fn clients_to_watch(
     lock: &mut LockState,
     entry: Entry,
@@ -140,8 +141,8 @@ pub(crate) fn clients_to_watch(
         if other == client || watched.contains(&other) {
             continue;
         }
-        // Drop dead waiters here: a dead client cannot watch its predecessors. The first one was checked before; if it
-        // has ended since, its end wakes this waiter, which then settles the lock.
+        // Drop dead waiters here: a dead client cannot watch its predecessors. The first one was checked before; if
+        // it has ended since, its end wakes this waiter, which then settles the lock.
         if first != Some(entry) && is_dead(other) {
             queue.remove(entry);
             continue;
@@ -161,8 +162,8 @@ pub(crate) fn clients_to_watch(
 
 /// Completes the grants of an operation.
 ///
-/// The entries of one owner that waited at several clients were granted together: the end of one client must not end the
-/// hold of the others. A spinning waiter gets no wake-up.
+/// The entries of one owner that waited at several clients were granted together: the end of one client must not end
+/// the hold of the others. A spinning waiter gets no wake-up.
 pub(crate) fn settle_grants(table: &mut Table, effects: &mut Effects) {
     effects.retain(|(client_id, wakeup)| {
         let Wakeup::Granted { name, entry, .. } = wakeup else { return true };

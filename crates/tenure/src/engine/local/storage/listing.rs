@@ -1,5 +1,6 @@
-//! A list of locks, in slices: all other operations wait during a transaction, so that each slice is a short transaction
-//! of its own, and other operations run in between. Each lock is consistent in itself, but the list is not one snapshot.
+//! A list of locks, in slices: all other operations wait during a transaction, so that each slice is a short
+//! transaction of its own, and other operations run in between. Each lock is consistent in itself, but the list is
+//! not one snapshot.
 
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use crate::info::LockInfo;
 /// How long a slice may take. It has at least one lock, however long that takes.
 pub(crate) const SLICE: Duration = Duration::from_millis(1);
 
-/// The pause after a slice, as a multiple of its time. Operations that wait for the store's mutex poll at least every two
-/// milliseconds, so that even several concurrent lists do not starve them.
+/// The pause after a slice, as a multiple of its time. Operations that wait for the store's mutex poll at least every
+/// two milliseconds, so that even several concurrent lists do not starve them.
 const PAUSE_FACTOR: u32 = 2;
 
 /// The progress of a list.

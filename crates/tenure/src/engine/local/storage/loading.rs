@@ -1,5 +1,5 @@
-//! Loads the locks of an operation from their records into the table. The record of an unreadable lock stays as it is,
-//! and its error is recorded.
+//! Loads the locks of an operation from their records into the table. The record of an unreadable lock stays as it
+//! is, and its error is recorded.
 
 use super::listing::{self, Progress};
 use super::record;
@@ -39,16 +39,16 @@ impl Transaction<'_> {
         }
     }
 
-    /// Loads the record of a forced release. The error of an unreadable one is recorded only, because the lock itself is
-    /// readable.
+    /// Loads the record of a forced release. The error of an unreadable one is recorded only, because the lock itself
+    /// is readable.
     fn load_forced(&mut self, name: &LockName, table: &mut Table) -> Result<(), StoreError> {
         let forced = self.get(&key(FORCED, name.as_str()))?;
         match forced.map(|bytes| record::decode_forced(&bytes)) {
             Some(Ok(forced)) => table.put_forced(forced),
             Some(Err(why)) => {
                 let what = format!("the forced release of `{name}`");
-                let trouble = errors::of_record(self.store.folder(), &what, why);
-                self.unreadable.push((name.clone(), trouble));
+                let error = errors::of_record(self.store.folder(), &what, why);
+                self.unreadable.push((name.clone(), error));
             }
             None => {}
         }
@@ -90,7 +90,7 @@ impl Transaction<'_> {
 
     /// Refuses an operation on an unreadable lock.
     fn ensure_readable(&mut self) -> Result<(), StoreError> {
-        self.unreadable.pop().map_or(Ok(()), |(_, trouble)| Err(trouble))
+        self.unreadable.pop().map_or(Ok(()), |(_, error)| Err(error))
     }
 
     /// Loads a lock in its present state: without dead clients. The error of an unreadable one is recorded.
@@ -108,8 +108,8 @@ impl Transaction<'_> {
         if let Some(bytes) = &bytes {
             let mut lock = match self.decode(name, bytes) {
                 Ok(lock) => lock,
-                Err(trouble) => {
-                    self.unreadable.push((name.clone(), trouble));
+                Err(error) => {
+                    self.unreadable.push((name.clone(), error));
                     return Ok(());
                 }
             };

@@ -2,8 +2,8 @@
 //! it takes effect as a whole or not at all.
 //!
 //! - [`registry`]: one [`store`] per folder and process. [`map`] opens LMDB's file, the only `unsafe` code here.
-//! - [`transaction`]: one operation in one write transaction (I1), on locks that [`loading`] reads. An error says whether
-//!   the operation may have taken effect (I6).
+//! - [`transaction`]: one operation in one write transaction (I1), on locks that [`loading`] reads. An error says
+//!   whether the operation may have taken effect (I6).
 //! - [`listing`]: a list of locks, in many short transactions. [`sweep`]: removes locks that are no longer in use.
 //! - [`quota`]: refuses what does not fit, so that a release always does.
 //! - [`record`]: the format of records, in terms of [`bytes`].

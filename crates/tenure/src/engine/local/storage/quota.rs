@@ -1,6 +1,6 @@
-//! A limit below the size of the map. LMDB never overwrites a page in use, so that a release needs free pages as well: in
-//! a completely full map, no lock could be released. Therefore no record may grow above the limit, and the rest is for
-//! operations that shrink records or keep their size.
+//! A limit below the size of the map. LMDB never overwrites a page in use, so that a release needs free pages as
+//! well: in a completely full map, no lock could be released. Therefore no record may grow above the limit, and the
+//! rest is for operations that shrink records or keep their size.
 
 #[cfg(test)]
 mod tests;
@@ -41,8 +41,8 @@ pub(crate) struct Quota {
 }
 
 impl Quota {
-    /// Half of the map: the other half is for two copies of the largest record, the new one and the one before it, and for
-    /// fragmentation.
+    /// Half of the map: the other half is for two copies of the largest record, the new one and the one before it,
+    /// and for fragmentation.
     pub(crate) const fn limit(self) -> usize {
         self.map / 2
     }
@@ -62,7 +62,8 @@ impl Transaction<'_> {
         Ok(Quota { used: pages * stat.page_size as usize, map })
     }
 
-    /// Whether the records that an operation has made longer fit, if necessary after a sweep of locks that are not in use.
+    /// Whether the records that an operation has made longer fit, if necessary after a sweep of locks that are not in
+    /// use.
     pub(crate) fn fits_quota(&mut self, table: &mut Table, now: Now) -> Result<bool, StoreError> {
         let quota = self.quota()?;
         let is_large = |bytes: &Option<Vec<u8>>| {
@@ -82,13 +83,13 @@ impl Transaction<'_> {
         is_below_limit(self)
     }
 
-    /// Refuses an operation that exceeds the quota, before any of it is written. The sweep is committed, so that the next
-    /// one continues from there.
+    /// Refuses an operation that exceeds the quota, before any of it is written. The sweep is committed, so that the
+    /// next one continues from there.
     pub(crate) fn into_full_error(self) -> StoreError {
         let (store, quota) = (self.store, self.quota());
         match quota.and_then(|quota| self.commit().map(|()| quota)) {
             Ok(quota) => errors::of_full(store.folder(), quota.limit()),
-            Err(trouble) => trouble,
+            Err(error) => error,
         }
     }
 

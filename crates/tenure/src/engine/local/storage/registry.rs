@@ -23,10 +23,10 @@ type OpeningKey = (u32, Identity);
 
 #[derive(Default)]
 struct Registry {
-    /// By the file with the locks, and not by its path: a folder can be moved, mounted a second time, or removed and created
-    /// again.
+    /// By the file with the locks, and not by its path: a folder can be moved, mounted a second time, or removed and
+    /// created again.
     open: HashMap<Identity, Weak<Store>>,
-    /// The folders that threads are opening, which may take long: they wait for other processes.
+    /// The folders that threads are opening, which may take a while: they wait for other processes.
     opening: HashMap<OpeningKey, Opened>,
 }
 

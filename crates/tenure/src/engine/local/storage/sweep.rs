@@ -36,7 +36,8 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Sweeps until `is_enough`, all locks were checked, or [`MAX_SWEEP`] is over. Returns how many locks were removed.
+    /// Sweeps until `is_enough`, all locks were checked, or [`MAX_SWEEP`] is over. Returns how many locks were
+    /// removed.
     pub(crate) fn sweep_until(
         &mut self,
         now: Now,

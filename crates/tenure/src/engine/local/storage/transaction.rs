@@ -1,4 +1,5 @@
-//! One operation in one write transaction: loads its locks into the table, applies the rules, and writes them back (I1).
+//! One operation in one write transaction: loads its locks into the table, applies the rules, and writes them back
+//! (I1).
 
 use std::ops::Bound;
 

@@ -55,8 +55,8 @@ fn a_lock_that_cannot_be_read_is_refused_by_name() {
     drop(block_on(tenure.lock("y").try_acquire()).unwrap().unwrap());
 }
 
-/// I9: one process holds three locks, and renews them in one call. When the record of one is corrupt, the other two stay
-/// held.
+/// I9: one process holds three locks, and renews them in one call. When the record of one is corrupt, the other two
+/// stay held.
 #[test]
 fn a_corrupt_record_costs_no_other_lock_its_renewals() {
     let (_folder, engine, other) = engines();
@@ -147,7 +147,8 @@ fn an_entry_that_waits_twice_is_refused() {
 }
 
 proptest! {
-    /// Bytes that another program changed are refused, or are a valid lock: every operation on it ends, and none panics.
+    /// Bytes that another program changed are refused, or are a valid lock: every operation on it ends, and none
+    /// panics.
     #[test]
     fn whatever_can_be_read_can_be_used(
         lock in a_lock(), flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),

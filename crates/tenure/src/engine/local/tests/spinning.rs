@@ -49,8 +49,8 @@ impl Listener for Woken {
     }
 }
 
-/// A spinning waiter is not woken, and finds its grant by polling; the hold ends with its client, like any other. A waiter
-/// that stopped spinning is woken.
+/// A spinning waiter is not woken, and finds its grant by polling; the hold ends with its client, like any other. A
+/// waiter that stopped spinning is woken.
 #[test]
 fn a_spinning_waiter_finds_its_grant_by_polling() {
     for is_spinning in [true, false] {

@@ -45,8 +45,8 @@ fn stopped(folder: &Path) -> (Child, Lines<BufReader<ChildStdout>>) {
     (child, lines)
 }
 
-/// I9, rule 10: other operations are refused in time, with an error that names the process; a holder that cannot renew
-/// is notified of its loss before its lease ends. When the process continues, so do they.
+/// I9, rule 10: other operations are refused in time, with an error that names the process; a holder that cannot
+/// renew is notified of its loss before its lease ends. When the process continues, so do they.
 #[test]
 fn a_stopped_process_blocks_no_other_for_ever() {
     let folder = tempfile::tempdir().unwrap();

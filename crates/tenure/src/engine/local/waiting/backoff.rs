@@ -9,12 +9,12 @@ use crate::core::moment::Moment;
 const FIRST_DELAY: Duration = Duration::from_micros(100);
 const MAX_DELAY: Duration = Duration::from_millis(2);
 
-/// The longest delay of a process that opens the store. Hundreds may start at once, and with frequent polls they would
-/// take the processor from the holder of the mutex.
+/// The longest delay of a process that opens the store. Hundreds may start at once, and with frequent polls they
+/// would take the processor from the holder of the mutex.
 const MAX_DELAY_OPENING: Duration = Duration::from_millis(40);
 
-/// A longer gap between two polls does not count: a thread that was stopped or not scheduled has not observed what other
-/// operations did meanwhile.
+/// A longer gap between two polls does not count: a thread that was stopped or not scheduled has not observed what
+/// other operations did meanwhile.
 const MAX_GAP: Duration = Duration::from_millis(10);
 
 pub(crate) struct Backoff {

@@ -1,6 +1,8 @@
-//! How a thread waits, and how it is woken. Every wait is bounded (I9).
+//! How a thread waits, and how it is woken. Every wait for the store is bounded, so that a loss is reported in time
+//! (I9).
 //!
-//! - [`store_mutex`]: one operation at a time among threads and processes; [`backoff`] is the delay between its polls.
+//! - [`store_mutex`]: one operation at a time among threads and processes; [`backoff`] is the delay between its
+//!   polls.
 //! - [`spin`]: whether the first waiter of a lock spins before it parks.
 //! - [`receiver`]: wake-ups between processes, encoded by [`message`].
 

@@ -95,9 +95,9 @@ pub(crate) fn send(
     !sent.is_err_and(|error| is_by_ended_client(&error))
 }
 
-/// Unread datagrams count against the sender's buffer, so that one stopped client may block the sender for all others; a
-/// new socket has an empty buffer. If the client's own socket is full, it finds the file of missed wake-ups when it
-/// reads again. The second attempt is for a client that emptied its socket before the file existed.
+/// Unread datagrams count against the sender's buffer, so that one stopped client may block the sender for all
+/// others; a new socket has an empty buffer. If the client's own socket is full, it finds the file of missed wake-ups
+/// when it reads again. The second attempt is for a client that emptied its socket before the file existed.
 fn send_from_new_socket(bytes: &[u8], clients: &Path, client_id: ClientId) -> io::Result<usize> {
     let to = socket_file(clients, client_id);
     let from = UnixDatagram::unbound()?;

@@ -1,7 +1,7 @@
 //! Adaptive spin-then-park: the first waiter spins for up to 50 µs before it parks.
 //!
-//! Waking a parked process takes longer than most critical sections. The waiter spins only while that pays: each futile
-//! spin makes the next one rarer.
+//! Waking a parked process takes longer than most critical sections. The waiter spins only while that pays: each
+//! futile spin makes the next one rarer.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

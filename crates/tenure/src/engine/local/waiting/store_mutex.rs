@@ -1,13 +1,14 @@
-//! The store's mutex: one operation at a time, with a bounded wait (I9).
+//! The store's mutex: one operation at a time, with a bounded wait, so that a stopped process does not delay the
+//! report of a loss (I9).
 //!
 //! LMDB has a mutex of its own, but a thread that finds it locked sleeps until it is free: for ever if its holder was
-//! stopped, and otherwise far longer than a transaction takes, because waking a thread is slow. Therefore every operation
-//! locks this one first: it spins, then polls with backoff, and gives up in time. It is an `fcntl` lock, which a forked
-//! child does not inherit, and which the kernel releases with its process.
+//! stopped, and otherwise far longer than a transaction takes, because waking a thread is slow. Therefore every
+//! operation locks this one first: it spins, then polls with backoff, and gives up in time. It is an `fcntl` lock,
+//! which a forked child does not inherit, and which the kernel releases with its process.
 //!
-//! Progress of other operations is visible in two numbers: LMDB's transaction id, which grows with every change, and a
-//! counter in the file, which grows with every operation that changed nothing. So readers are not taken for a stalled
-//! process, and writers need no additional write.
+//! Progress of other operations is visible in two numbers: LMDB's transaction id, which grows with every change, and
+//! a counter in the file, which grows with every operation that changed nothing. So readers are not taken for a
+//! stalled process, and writers need no additional write.
 
 use std::fs::{self, File};
 use std::io;
@@ -95,8 +96,8 @@ impl StoreMutex {
         Ok(Self { path, file, threads: Mutex::default(), last_stall: Mutex::default() })
     }
 
-    /// Locks the mutex. `last_change` and the counter in the file show whether other operations make progress: a thread
-    /// waits longer for a store that is only busy. After an error, nothing was done.
+    /// Locks the mutex. `last_change` and the counter in the file show whether other operations make progress: a
+    /// thread waits longer for a store that is only busy. After an error, nothing was done.
     pub(crate) fn acquire(
         &self,
         patience: Patience,

@@ -57,9 +57,9 @@ fn release(engine: &LocalEngine, participant: &Participant) -> ReleaseOutcome {
         .unwrap()
 }
 
-fn assert_is_full(trouble: &StoreError) {
-    assert!(!trouble.is_unknown());
-    assert!(trouble.to_string().contains("is full: its quota"), "{trouble}");
+fn assert_is_full(error: &StoreError) {
+    assert!(!error.is_unknown());
+    assert!(error.to_string().contains("is full: its quota"), "{error}");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_full_store_takes_no_more_and_every_release_succeeds() {
         let full = loop {
             match enter(&engine, &format!("{round}/{}", participants.len()), Lease::DEFAULT) {
                 Ok((participant, _)) => participants.push(participant),
-                Err(trouble) => break trouble,
+                Err(error) => break error,
             }
         };
         assert_is_full(&full);
@@ -96,7 +96,7 @@ fn every_waiter_can_leave_a_queue_that_is_too_long() {
     let full = loop {
         match enter(&engine, "x", Lease::DEFAULT) {
             Ok((participant, _)) => waiters.push_back(participant),
-            Err(trouble) => break trouble,
+            Err(error) => break error,
         }
     };
     assert_is_full(&full);
@@ -143,8 +143,8 @@ fn releases_succeed_in_a_fragmented_store_at_its_limit() {
         };
         match enter(&engine, &name, Lease::DEFAULT) {
             Ok((participant, _)) => participants.push(participant),
-            Err(trouble) => {
-                assert_is_full(&trouble);
+            Err(error) => {
+                assert_is_full(&error);
                 refused += 1;
             }
         }

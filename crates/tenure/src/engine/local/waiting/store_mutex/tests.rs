@@ -62,7 +62,8 @@ fn operations_that_change_nothing_count_as_progress() {
     assert!(refused.contains("the store is busy"), "{refused}");
 }
 
-/// A thread does not wait for a stall that was just reported to another one, unless there is progress or the mutex is free.
+/// A thread does not wait for a stall that was just reported to another one, unless there is progress or the mutex is
+/// free.
 #[test]
 fn a_known_stall_is_not_waited_for_again() {
     let (_folder, mutex) = mutex();
