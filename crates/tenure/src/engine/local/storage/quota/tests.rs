@@ -33,7 +33,7 @@ struct Participant {
     entry: Entry,
 }
 
-fn enter(
+fn acquire_or_queue(
     engine: &LocalEngine,
     name: &str,
     lease: Lease,
@@ -68,13 +68,19 @@ fn a_full_store_takes_no_more_and_every_release_succeeds() {
     for round in 0..3 {
         let mut participants = Vec::new();
         let full = loop {
-            match enter(&engine, &format!("{round}/{}", participants.len()), Lease::DEFAULT) {
+            match acquire_or_queue(
+                &engine,
+                &format!("{round}/{}", participants.len()),
+                Lease::DEFAULT,
+            ) {
                 Ok((participant, _)) => participants.push(participant),
                 Err(error) => break error,
             }
         };
         assert_is_full(&full);
-        assert_is_full(&enter(&engine, participants[0].name.as_str(), Lease::DEFAULT).unwrap_err());
+        assert_is_full(
+            &acquire_or_queue(&engine, participants[0].name.as_str(), Lease::DEFAULT).unwrap_err(),
+        );
         for participant in &participants {
             let (name, owner) = (participant.name.clone(), participant.entry.owner);
             let renewal = Renewal { name, owner, lease: Lease::DEFAULT };
@@ -91,10 +97,10 @@ fn a_full_store_takes_no_more_and_every_release_succeeds() {
 #[test]
 fn every_waiter_can_leave_a_queue_that_is_too_long() {
     let (_around, engine) = small(MAP / 2);
-    let (holder, _) = enter(&engine, "x", Lease::DEFAULT).unwrap();
+    let (holder, _) = acquire_or_queue(&engine, "x", Lease::DEFAULT).unwrap();
     let mut waiters = VecDeque::new();
     let full = loop {
-        match enter(&engine, "x", Lease::DEFAULT) {
+        match acquire_or_queue(&engine, "x", Lease::DEFAULT) {
             Ok((participant, _)) => waiters.push_back(participant),
             Err(error) => break error,
         }
@@ -103,7 +109,7 @@ fn every_waiter_can_leave_a_queue_that_is_too_long() {
     println!("{} waiters", waiters.len());
     // Other locks are still granted, until they fill the store.
     let mut number = 0;
-    while enter(&engine, &format!("other/{number}"), Lease::DEFAULT).is_ok() {
+    while acquire_or_queue(&engine, &format!("other/{number}"), Lease::DEFAULT).is_ok() {
         number += 1;
     }
     assert!(number > 100, "{number}");
@@ -115,7 +121,7 @@ fn every_waiter_can_leave_a_queue_that_is_too_long() {
             block_on(engine.cancel(CancelRequest { name: last.name, entry: last.entry })).unwrap();
         }
     }
-    assert!(enter(&engine, "x", Lease::DEFAULT).is_ok(), "the quota is free again");
+    assert!(acquire_or_queue(&engine, "x", Lease::DEFAULT).is_ok(), "the quota is free again");
 }
 
 /// Pages are freed here and there, so that the free space is fragmented.
@@ -141,7 +147,7 @@ fn releases_succeed_in_a_fragmented_store_at_its_limit() {
             0..3 => format!("queue/{}", random % 5),
             _ => format!("{step}/{}", "x".repeat(random % 450)),
         };
-        match enter(&engine, &name, Lease::DEFAULT) {
+        match acquire_or_queue(&engine, &name, Lease::DEFAULT) {
             Ok((participant, _)) => participants.push(participant),
             Err(error) => {
                 assert_is_full(&error);
@@ -167,16 +173,17 @@ fn a_full_store_is_swept_of_locks_that_are_not_in_use() {
     // So long that the store is full before the number of records starts a sweep.
     let name = |number| format!("{number:0>450}");
     let (_around, engine) = small(MAP);
-    let fit = (0..).take_while(|&number| enter(&engine, &name(number), Lease::DEFAULT).is_ok());
+    let fit = (0..)
+        .take_while(|&number| acquire_or_queue(&engine, &name(number), Lease::DEFAULT).is_ok());
     let fit = fit.count();
     let (_around, engine) = small(MAP);
     let short = Lease::new(Duration::from_millis(10)).unwrap();
-    (0..fit).for_each(|number| drop(enter(&engine, &name(number), short).unwrap()));
+    (0..fit).for_each(|number| drop(acquire_or_queue(&engine, &name(number), short).unwrap()));
     pass(short.duration());
     // Not all of them: where records were removed here and there, pages are not full.
     for number in fit..fit + fit / 10 * 9 {
-        let entered = enter(&engine, &name(number), Lease::DEFAULT);
-        assert!(entered.is_ok(), "{} of {fit}", number - fit);
+        let acquired = acquire_or_queue(&engine, &name(number), Lease::DEFAULT);
+        assert!(acquired.is_ok(), "{} of {fit}", number - fit);
     }
 }
 
