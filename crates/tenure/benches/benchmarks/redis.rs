@@ -110,8 +110,11 @@ struct Plain {
 }
 
 /// The parts of the scripts.
-const PARTS: [(&str, &str); 6] = [
-    ("--@ straight.lua", include_str!("../../src/engine/redis/lua/straight.lua")),
+const PARTS: [(&str, &str); 9] = [
+    ("--@ plain_begin.lua", include_str!("../../src/engine/redis/lua/plain_begin.lua")),
+    ("--@ plain_result.lua", include_str!("../../src/engine/redis/lua/plain_result.lua")),
+    ("--@ plain_end.lua", include_str!("../../src/engine/redis/lua/plain_end.lua")),
+    ("--@ fast_path.lua", include_str!("../../src/engine/redis/lua/fast_path.lua")),
     ("--@ lock.lua", include_str!("../../src/engine/redis/lua/lock.lua")),
     ("--@ state.lua", include_str!("../../src/engine/redis/lua/state.lua")),
     ("--@ holders.lua", include_str!("../../src/engine/redis/lua/holders.lua")),

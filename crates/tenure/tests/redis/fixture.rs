@@ -41,7 +41,17 @@ pub(crate) fn calls(
 ) -> impl Fn(&Command) -> bool + Clone + Send + use<> {
     let lua = concat!(env!("CARGO_MANIFEST_DIR"), "/src/engine/redis/lua");
     let read = |file: &str| std::fs::read_to_string(format!("{lua}/{file}.lua")).unwrap();
-    let parts = ["straight", "lock", "state", "holders", "queue", "common"];
+    let parts = [
+        "plain_begin",
+        "plain_result",
+        "plain_end",
+        "fast_path",
+        "lock",
+        "state",
+        "holders",
+        "queue",
+        "common",
+    ];
     let text = parts
         .iter()
         .fold(read(operation), |text, part| text.replace(&format!("--@ {part}.lua"), &read(part)));

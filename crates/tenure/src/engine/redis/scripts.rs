@@ -1,10 +1,11 @@
-//! The scripts: one file per operation, each with its contract as header. `lock.lua`, what a lock
-//! is, is put in the place of the line `--@ lock.lua`, behind each operation's plain case, and its parts
-//! in the places of their lines: what the plain case does not need is not even defined then.
+//! The scripts: one file per operation, each with its contract as header.
+//!
+//! A line `--@ part.lua` is replaced by the text of that part. The full rules, `lock.lua` and its parts, are included
+//! after each operation's plain case and fast path, so that a call which needs none of them does not define them either.
 
 use std::sync::LazyLock;
 
-/// One script, and the name by which the server knows it.
+/// One script, and the hash by which the server knows it.
 pub(super) struct Script {
     pub(super) text: String,
     pub(super) hash: String,
@@ -24,9 +25,12 @@ script!(CANCEL, "cancel.lua");
 script!(INSPECT, "inspect.lua");
 script!(FORCE, "force.lua");
 
-/// What a lock is, and its parts.
-const PARTS: [(&str, &str); 6] = [
-    ("--@ straight.lua", include_str!("lua/straight.lua")),
+/// The texts to include. A part comes before those that it includes itself.
+const PARTS: [(&str, &str); 9] = [
+    ("--@ plain_begin.lua", include_str!("lua/plain_begin.lua")),
+    ("--@ plain_result.lua", include_str!("lua/plain_result.lua")),
+    ("--@ plain_end.lua", include_str!("lua/plain_end.lua")),
+    ("--@ fast_path.lua", include_str!("lua/fast_path.lua")),
     ("--@ lock.lua", include_str!("lua/lock.lua")),
     ("--@ state.lua", include_str!("lua/state.lua")),
     ("--@ holders.lua", include_str!("lua/holders.lua")),
@@ -43,7 +47,7 @@ impl Script {
     }
 }
 
-/// All of them, to be loaded when a connection is made.
+/// All scripts, loaded when a connection is made.
 pub(super) fn all() -> [&'static Script; 6] {
     [&ACQUIRE, &RENEW, &RELEASE, &CANCEL, &INSPECT, &FORCE]
 }

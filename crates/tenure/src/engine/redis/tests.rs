@@ -1,12 +1,12 @@
-//! The scripts against the table: the same random operations, at the same told time, must have the
+//! The scripts against the table: the same random operations, at the same given time, must have the
 //! same outcomes, wake-ups and state.
 //!
-//! - [`caller`] calls them; [`slots`], [`answers`], [`misuse`] and [`keeping`] hold each script to
+//! - [`caller`] calls the scripts; [`slots`], [`answers`], [`misuse`] and [`keeping`] check each script against
 //!   the contract in its header.
-//! - [`wire`] is about the connection that carries them.
+//! - [`wire`] tests the connection.
 //! - [`clock`], [`damage`], [`spreading`], [`memory`], [`parking`] and [`bounds`]: a clock that is set, keys
-//!   that Tenure did not write, a string that becomes a hash, a full server, waiters that cannot be reached, and
-//!   very many of all.
+//!   that Tenure did not write, a string that becomes a hash, a server out of memory, waiters that cannot be
+//!   reached, and very many holders and waiters.
 
 /// Makes a test of each case for every kind of server, so that a failure reads `valkey::…`.
 macro_rules! on_every_server {
@@ -68,7 +68,7 @@ struct Twins {
     caller: Caller,
     owners: Vec<Owner>,
     about: Arc<About>,
-    /// Who held the lock when it was last looked at.
+    /// The holder at the last inspection.
     holder: Option<u8>,
 }
 
@@ -141,7 +141,7 @@ impl Twins {
             }
         }
         self.compare_state(operation.lock(), now, &mut effects)?;
-        self.hear(effects)
+        self.compare_wakeups(effects)
     }
 
     fn compare<O>(&mut self, operation: &O, expected: &O::Outcome) -> Result<(), String>
@@ -191,23 +191,23 @@ impl Twins {
         same("owners forced out", &taken, &owners)
     }
 
-    /// Every wake-up of the table is heard from the server; in the same order, but for who lost a
-    /// lock of many.
-    fn hear(&mut self, effects: Effects) -> Result<(), String> {
+    /// Every wake-up of the table is received from the server; in the same order, except for several owners that lose a
+    /// lock at once.
+    fn compare_wakeups(&mut self, effects: Effects) -> Result<(), String> {
         let mut expected: Vec<_> = effects.into_iter().map(|(_, wakeup)| wakeup).collect();
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for _ in &expected {
             let message = convert(self.caller.receiver.read().map_err(|error| error.to_string())?);
             let text = message.array().and_then(|words| words.last()?.text()).unwrap_or_default();
-            heard.push(subscriber::read(text).ok_or(text)?);
+            received.push(subscriber::read(text).ok_or(text)?);
         }
         let order = |wakeup: &Wakeup| match wakeup {
             Wakeup::Lost { owner, .. } => (0, Some(*owner)),
             _ => (1, None),
         };
         expected.sort_by_key(order);
-        heard.sort_by_key(order);
-        same("wake-ups", &heard, &expected)
+        received.sort_by_key(order);
+        same("wake-ups", &received, &expected)
     }
 
     /// Holders and waiters are the same to the microsecond.
@@ -224,9 +224,9 @@ impl Twins {
         let about = [(self.caller.client.clone(), (*self.about).clone())];
         let mut info = records::lock(name, &values.array().ok_or("no array")?[1], &about.into())
             .ok_or("not understood")?;
-        // A fence that ran ahead of the clock tells "since" wrong by microseconds.
-        for (seen, told) in info.holders.iter_mut().zip(&expected.holders) {
-            seen.since = told.since;
+        // With a fence that ran ahead of the clock, "since" is wrong by microseconds.
+        for (seen, expected) in info.holders.iter_mut().zip(&expected.holders) {
+            seen.since = expected.since;
         }
         for record in [&mut info.forced, &mut expected.forced].into_iter().flatten() {
             record.owners.sort_unstable();
@@ -243,8 +243,8 @@ impl Twins {
         self.caller.run(script, &[name], arguments)
     }
 
-    /// The same on a mutex that is wanted: whoever asks waits, and the one who holds it releases it. Most of
-    /// them have one entry.
+    /// The same operation on a contended mutex: acquires wait, and releases are the holder's. Most owners have one
+    /// entry.
     fn in_demand(&self, operation: &Operation) -> Operation {
         let mut operation = operation.on(Lock::Mutex);
         let holder = self.holder;
@@ -279,7 +279,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, expected: &T) -> Re
     if got == expected {
         return Ok(());
     }
-    Err(format!("another {what}:\n  script {got:?}\n  table  {expected:?}"))
+    Err(format!("different {what}:\n  script {got:?}\n  table  {expected:?}"))
 }
 
 /// 150 sequences, or as many as `PROPTEST_CASES` says, up to 5,000: each takes milliseconds.
@@ -290,7 +290,7 @@ fn config() -> Config {
 
 on_every_server!(
     the_scripts_do_what_the_table_does,
-    the_straight_way_is_gone_often_and_does_what_the_table_does,
+    the_fast_path_is_taken_often_and_does_what_the_table_does,
     requests_of_one_call_are_served_in_order,
 );
 
@@ -313,32 +313,32 @@ fn the_scripts_do_what_the_table_does(server: &Server) {
     }
 }
 
-/// The same of a mutex in demand: nearly all who ask would wait, and those who hold it release it soon. So
-/// the way that there is for this is held to the same rules as the long one.
-fn the_straight_way_is_gone_often_and_does_what_the_table_does(server: &Server) {
+/// The same on a contended mutex: nearly every request waits, and the holder releases soon. So the fast path is
+/// compared with the table as often as the full rules.
+fn the_fast_path_is_taken_often_and_does_what_the_table_does(server: &Server) {
     let scripts = [&scripts::ACQUIRE, &scripts::RENEW, &scripts::RELEASE];
-    let (straight, sequences) = (Cell::new([0; 3]), Cell::new(0));
+    let (fast, sequences) = (Cell::new([0; 3]), Cell::new(0));
     let mut runner = proptest::test_runner::TestRunner::new(config());
     let result = runner.run(&operations(), |operations| {
         let mut twins = Twins::new(server);
-        twins.caller.counts_straight = true;
+        twins.caller.counts_fast_path = true;
         for operation in &operations {
-            // A fence is a time: the next one is later. And some leases and waiters are to end.
+            // A fence is a time: the next one is later. And some leases and waiters must expire.
             twins.caller.pass(Duration::from_millis(4));
             let operation = twins.in_demand(operation);
             twins.perform(&operation).map_err(|difference| {
                 TestCaseError::fail(format!("{operation:?}: {difference}"))
             })?;
         }
-        let counts = scripts.map(|script| twins.caller.straight(script));
-        straight.set(std::array::from_fn(|at| straight.get()[at] + counts[at]));
+        let counts = scripts.map(|script| twins.caller.fast_path_count(script));
+        fast.set(std::array::from_fn(|at| fast.get()[at] + counts[at]));
         sequences.set(sequences.get() + 1);
         Ok(())
     });
     if let Err(failure) = result {
         panic!("{failure}");
     }
-    assert!(straight.get().iter().all(|count| *count > sequences.get() / 2), "{straight:?}");
+    assert!(fast.get().iter().all(|count| *count > sequences.get() / 2), "{fast:?}");
 }
 
 /// I10: in one call over many keys, the plain case does not overtake an earlier request for the

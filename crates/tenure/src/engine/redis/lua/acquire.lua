@@ -1,9 +1,9 @@
 -- Take locks, or join their queues. Upholds I1, I4, I5, I10.
 -- KEYS[i] lock
--- ARGV[1] "nonce client retention": who asks, and for how many ms a fence outlives its lock. In one, because
--- each argument costs as much as several of the steps below.
--- and for each lock: what is behind the fence of one who holds it (lock.lua), for how many ms its
--- key is kept then, and what else is wanted:
+-- ARGV[1] "nonce client retention": the caller's id, and for how many ms a fence outlives its lock. One argument,
+-- because each argument costs as much as several of the steps below.
+-- and for each lock: the text to store behind the fence of a holder (lock.lua), for how many ms the
+-- key of a held lock is kept, and the options:
 -- "number kind-and-limit permits heartbeat claim fences note", heartbeat 0 for not waiting. For the
 -- one permit of a mutex, entered once and without a note, the plain case: "-" without waiting, or
 -- "+heartbeat claim fences".
@@ -11,66 +11,54 @@
 -- "1 fence"   granted now, with one fence, for the lease that was asked for
 -- "1 fence fences lease-in-ms now"   granted       "2 ahead µs-until-free now"   queued
 -- "3"   busy                "4 kind-and-limit"   in use as another kind
--- "5 permits"   the owner holds fewer          "-error"   what is in its place is not Tenure's
--- with a plus sign behind it where there is more to settle than one call may do: ask again at once.
+-- "5 permits"   the owner holds fewer          "-error"   the key's value was not written by Tenure
+-- followed by a plus sign if there is more to settle than one call may do: retry at once.
+local first_line = ARGV[1]
 local time = redis.call('TIME')
 local stamp = time[1] .. time[2]
 if #stamp < 16 then
   stamp = time[1] .. string.sub('00000' .. time[2], -6)
 end
-local texts = redis.call('MGET', unpack(KEYS))
--- A single lock, which is most calls, needs no tables.
-local count, results, seen, rest = #KEYS, nil, nil, nil
-if count > 1 then
-  results, seen = { ARGV[1] }, {}
-end
-for i = 1, count do
+
+--@ plain_begin.lua
+
+for i = 1, #KEYS do
   local key, text, written = KEYS[i], texts[i], nil
   local is_again = seen and seen[key]
-  -- "-" or "+": the plain case, if no client has it and its last fence is behind the clock. No request
+  -- "-" or "+": the plain case, if no client holds the lock and its last fence is earlier than the clock. No request
   -- overtakes an earlier one for the same lock in the same call (I10).
   if string.byte(ARGV[i * 3 + 1]) <= 45 and not is_again then
     if not text then
-      -- What is not a string may be a hash: it stays as it is.
+      -- NX: a key that MGET reads as missing may be a hash, which must not be overwritten.
       written = redis.pcall('SET', key, stamp .. ARGV[i * 3 - 1], 'PX', ARGV[i * 3], 'NX')
     elseif #text == 16 and text < stamp and string.find(text, '^%d+$') then
       written = redis.pcall('PSETEX', key, ARGV[i * 3], stamp .. ARGV[i * 3 - 1])
     end
   end
-  -- A server that is full refuses to write what may be new; what goes on waiting is not.
-  if written and not written.err then
-    if count == 1 then
-      return ARGV[1] .. '\n1 ' .. stamp
-    end
-    results[i + 1] = '1 ' .. stamp
-  else
-    rest = rest or {}
-    rest[#rest + 1] = i
-    if is_again then
-      texts[i] = nil
-    end
+  -- A server that is out of memory refuses this write. The request may still re-enter or renew a place in the queue.
+  local is_granted = written and not written.err
+  -- In one concatenation rather than two: 2 % of the call.
+  if is_granted and count == 1 then
+    return first_line .. '\n1 ' .. stamp
   end
-  if seen then
-    seen[key] = true
-  end
+  local result = is_granted and '1 ' .. stamp
+  --@ plain_result.lua
 end
-if not rest then
-  return table.concat(results, '\n')
-end
-results = results or { ARGV[1] }
+
+--@ plain_end.lua
 
 local client, retention = string.match(ARGV[1], ' (%S+) (%d+)$')
 local now = tonumber(stamp)
 
---@ straight.lua
+--@ fast_path.lua
 
--- What is written of a waiter for a mutex, its only entry.
+-- The record of a waiter for a mutex that is its owner's only entry.
 local function waiter_text(owner, lease, alive, claim, fences)
   return string.format('0 %.0f 1 %d %s %s %s %s %s:0 ', alive, lease, claim, fences, stamp, client, owner)
 end
 
--- The first to wait for a mutex that is a string makes it a hash, by way of another key of the same slot (see
--- write_fields); nil if that is not done.
+-- The first waiter of a mutex that is a string converts it to a hash, through another key of the same slot (see
+-- write_fields). Returns nil if nothing was done.
 local function wait_first(key, text, owner, lease, alive, claim, fences)
   local fence, since, length, holder, of, more = held_parts(text)
   if not fence or #fence ~= 16 or fence > stamp or #since ~= 16 or since > stamp or #length ~= 8
@@ -81,7 +69,7 @@ local function wait_first(key, text, owner, lease, alive, claim, fences)
   if ends <= now then
     return nil
   end
-  -- No waiter shortens what the holder has asked for.
+  -- A waiter never shortens the expiry that the holder has set.
   local expires = math.max(math.max(alive, ends) + retention * 1000 + SLACK, now + redis.call('PTTL', key) * 1000)
   local fields = {
     's', string.format('2 m1 1 1 1 %s %.0f', stamp, expires), 'f', fence, 'c', of,
@@ -91,19 +79,19 @@ local function wait_first(key, text, owner, lease, alive, claim, fences)
   if more ~= '' then
     fields[13], fields[14] = 'm', more
   end
-  -- What others have put beside it is no part of the lock.
+  -- A key that another program has put there is no part of the lock.
   if redis.call('EXISTS', key .. ':new') == 1 then
     return nil
   end
   local written = redis.pcall('HSET', key .. ':new', unpack(fields))
-  if type(written) == 'table' or put_in_place(key) then
+  if type(written) == 'table' or replace_by_hash(key) then
     return nil
   end
   redis.call('PEXPIRE', key, string.format('%.0f', math.ceil((expires - now) / 1000)))
   return '2 0 ' .. ends - now .. ' ' .. stamp
 end
 
--- Others wait already; nil if that is not done.
+-- Joins a queue that is not empty. Returns nil if nothing was done.
 local function wait_behind(key, owner, lease, alive, claim, fences)
   local entry = 'w' .. owner .. ':0'
   local mutex = read_mutex(key, entry)
@@ -118,39 +106,36 @@ local function wait_behind(key, owner, lease, alive, claim, fences)
   if type(written) == 'table' then
     return nil
   end
-  return '2 ' .. math.min(mutex.waiting, AHEAD) .. ' ' .. mutex.ends - now .. ' ' .. stamp
+  return '2 ' .. math.min(mutex.waiting, MAX_AHEAD) .. ' ' .. mutex.ends - now .. ' ' .. stamp
 end
 
-local left = {}
-for _, i in ipairs(rest) do
+local left = on_fast_path(function(i, key, text)
   local held, heartbeat, claim, fences = ARGV[i * 3 - 1], string.match(ARGV[i * 3 + 1], '^%+(%d+) (%d+) (%d+)$')
-  local is_queued = heartbeat and on_straight(results, i, texts[i], function(key, text)
-    local owner, lease = string.sub(held, 11, 42), tonumber(string.sub(held, 2, 9))
-    local alive = now + heartbeat * 1000
-    return text and wait_first(key, text, owner, lease, alive, claim, fences)
-      or not text and wait_behind(key, owner, lease, alive, claim, fences)
-  end)
-  if not is_queued then
-    left[#left + 1] = i
+  if not heartbeat then
+    return nil
   end
-end
+  local owner, lease = string.sub(held, 11, 42), tonumber(string.sub(held, 2, 9))
+  local alive = now + heartbeat * 1000
+  return text and wait_first(key, text, owner, lease, alive, claim, fences)
+    or not text and wait_behind(key, owner, lease, alive, claim, fences)
+end)
 if #left == 0 then
   return table.concat(results, '\n')
 end
 
 --@ lock.lua
 
-local function standing(lock, ahead)
+local function queued(lock, ahead)
   local ends = first_end(lock)
   if lock.parked > 0 and lock.reserved > lock.time then
     ends = math.min(ends or lock.reserved, lock.reserved)
   end
   local free = ends and math.max(ends - lock.time, 0) or 0
-  return table.concat({ 2, math.min(ahead, AHEAD), plain(free), stamp }, ' ')
+  return table.concat({ 2, math.min(ahead, MAX_AHEAD), plain(free), stamp }, ' ')
 end
 
-local function enter_again(lock, holder, owner, number, permits, lease)
-  -- The last to count down a latch may have got fewer than it asked for.
+local function reenter(lock, holder, owner, number, permits, lease)
+  -- The last entry to count down a latch may have got fewer permits than requested.
   if permits > holder.permits and lock.letter ~= 'l' then
     return '5 ' .. holder.permits
   end
@@ -164,26 +149,26 @@ local function enter_again(lock, holder, owner, number, permits, lease)
   return table.concat({ 1, plain(holder.fence), holder.fences, lease, stamp }, ' ')
 end
 
--- Through an open latch: nothing is held, so there is no fence.
-local function passage(lease)
+-- The grant of an open latch: nothing is held, so there is no fence.
+local function pass_latch(lease)
   return table.concat({ 1, 0, 1, lease, stamp }, ' ')
 end
 
--- How many unparked waiters are before one, as far as it matters.
+-- The number of unparked waiters ahead of a waiter, up to MAX_AHEAD.
 local function ahead_of(lock, waiter)
   local found = 0
   if lock.returned > 0 then
-    local most = math.min(lock.returned, FEW)
+    local most = math.min(lock.returned, EXACT)
     for _, ticket in ipairs(redis.call('HMGET', lock.key, unpack(numbered('r', 1, most)))) do
       found = found + (ticket and tonumber(ticket) < waiter.ticket and 1 or 0)
     end
   end
   local ticket = lock.head
-  for _ = 1, FEW do
-    if found >= AHEAD or ticket >= waiter.ticket then
+  for _ = 1, EXACT do
+    if found >= MAX_AHEAD or ticket >= waiter.ticket then
       break
     end
-    local to = math.min(ticket + AHEAD, waiter.ticket) - 1
+    local to = math.min(ticket + MAX_AHEAD, waiter.ticket) - 1
     for _, text in ipairs(redis.call('HMGET', lock.key, unpack(numbered('q', ticket, to)))) do
       found = found + (text and string.byte(text) == 48 and 1 or 0)
     end
@@ -202,23 +187,23 @@ local function grant(lock, owner, number, permits, lease, note)
   return table.concat({ 1, plain(fence), 1, lease, stamp }, ' ')
 end
 
--- Takes permits of a latch, as far as there are any, and opens it with the last.
-local function arrive(lock, owner, number, permits, lease, note)
+-- Takes permits of a latch, as many as are left; the last one opens it.
+local function count_down(lock, owner, number, permits, lease, note)
   local left = lock.limit - lock.used
   if left <= 0 or find(lock, owner) then
-    return passage(lease)
+    return pass_latch(lease)
   end
   local granted = grant(lock, owner, number, math.min(permits, left), lease, note)
   settle(lock)
   return granted
 end
 
--- Those who wait for a barrier, in order: the dead go, and so do the gaps that others have left, which would have
--- to be passed over each time. Nobody is parked there, and fewer wait than it has parties.
-local function gather(lock)
+-- The live waiters of a barrier, in order. Removes dead waiters, and closes the gaps between tickets, which each call
+-- would otherwise have to skip. A barrier has no parked waiters, and fewer waiters than parties.
+local function compact_waiters(lock)
   local found, from = {}, lock.head
   while from <= lock.ticket do
-    local to = math.min(from + AT_MOST - 1, lock.ticket)
+    local to = math.min(from + WORK_LIMIT - 1, lock.ticket)
     for at, text in ipairs(redis.call('HMGET', lock.key, unpack(numbered('q', from, to)))) do
       local waiter = text and read_waiter(from + at - 1, text)
       if waiter and waiter.alive <= lock.time then
@@ -242,19 +227,19 @@ local function gather(lock)
   return found
 end
 
--- Whether the last of a barrier has come. It opens it for those who wait.
-local function meets(lock)
+-- Opens a barrier for its waiters if the caller is its last party. Returns whether it is.
+local function open_barrier(lock)
   local others = lock.limit - 1
-  -- Looked at before there are too many gaps, so that it takes milliseconds each time.
-  if lock.waiting < others and lock.ticket - lock.head < 2 * AT_MOST then
+  -- Compacted before there are too many gaps, so that a call takes milliseconds at most.
+  if lock.waiting < others and lock.ticket - lock.head < 2 * WORK_LIMIT then
     return false
   end
-  local waiters = gather(lock)
+  local waiters = compact_waiters(lock)
   if #waiters < others then
     return false
   end
   for at = 1, others do
-    -- Another entry of the same owner may have brought it along.
+    -- Another entry of the same owner may have entered together with this one.
     if waiters[at].number == '0' or waiter_at(lock, waiters[at].ticket) then
       hand_over(lock, waiters[at])
     end
@@ -262,40 +247,40 @@ local function meets(lock)
   return true
 end
 
--- Grants on the spot, where nobody has to wait.
+-- Grants at once if the request need not wait.
 local function enter(lock, owner, number, permits, lease, note, heartbeat)
   if lock.letter == 'l' then
     if permits > 0 then
-      return arrive(lock, owner, number, permits, lease, note)
+      return count_down(lock, owner, number, permits, lease, note)
     end
-    return fits(lock, owner, permits) and passage(lease)
+    return fits(lock, owner, permits) and pass_latch(lease)
   elseif lock.letter == 'b' then
-    if heartbeat == 0 or not meets(lock) then
+    if heartbeat == 0 or not open_barrier(lock) then
       return false
     end
-    -- Another entry of the same owner may have come with them.
+    -- Another entry of the same owner may have been among the waiters.
     local holder = find(lock, owner)
-    return holder and holder.entries ~= '' and enter_again(lock, holder, owner, number, permits, lease)
+    return holder and holder.entries ~= '' and reenter(lock, holder, owner, number, permits, lease)
       or grant(lock, owner, number, 1, lease, note)
   end
   return lock.waiting == lock.parked and fits(lock, owner, permits) and not is_reserved(lock)
     and grant(lock, owner, number, permits, lease, note)
 end
 
--- A waiter asks again: it stays alive in its place.
-local function ask_again(lock, waiter, heartbeat)
+-- A waiter polls: its liveness is extended, and it keeps its place.
+local function refresh(lock, waiter, heartbeat)
   lock.changed = true
   waiter.alive = math.max(waiter.alive, lock.time + heartbeat * 1000)
   write_waiter(lock, waiter)
-  return standing(lock, ahead_of(lock, waiter))
+  return queued(lock, ahead_of(lock, waiter))
 end
 
-local function acquire(lock, owner, lease, wish)
+local function acquire(lock, owner, lease, options)
   local number, kind, permits, heartbeat, claim, fences, note =
-    string.match(wish, '^(%x+) (%a%d+) (%d+) (%d+) (%d+) (%d+) (%S*)$')
+    string.match(options, '^(%x+) (%a%d+) (%d+) (%d+) (%d+) (%d+) (%S*)$')
   permits, heartbeat = tonumber(permits), tonumber(heartbeat)
   local entry = owner .. ':' .. number
-  lock.asker = entry
+  lock.caller = entry
   unpark(lock, entry)
   settle(lock)
   if is_idle(lock) then
@@ -305,21 +290,21 @@ local function acquire(lock, owner, lease, wish)
   end
   local holder = find(lock, owner)
   if holder and holder.entries ~= '' then
-    return enter_again(lock, holder, owner, number, permits, lease)
+    return reenter(lock, holder, owner, number, permits, lease)
   end
   local waiter = waiter_of(lock, entry)
   if waiter then
-    return ask_again(lock, waiter, heartbeat)
+    return refresh(lock, waiter, heartbeat)
   end
-  -- The latest request says how many permits a semaphore has. With more of them, those who wait
-  -- come first; another entry of the same owner may be among them.
+  -- The latest request sets the number of permits of a semaphore. If that frees permits, waiters are served
+  -- first; another entry of the same owner may be among them.
   if lock.kind ~= kind then
     set_kind(lock, kind)
     lock.changed = true
     settle(lock)
     holder = find(lock, owner)
     if holder and holder.entries ~= '' then
-      return enter_again(lock, holder, owner, number, permits, lease)
+      return reenter(lock, holder, owner, number, permits, lease)
     end
   end
   local granted = enter(lock, owner, number, permits, lease, note, heartbeat)
@@ -334,19 +319,19 @@ local function acquire(lock, owner, lease, wish)
     permits = permits, lease = lease, claim = tonumber(claim), fences = tonumber(fences),
     since = stamp, client = client, note = note,
   })
-  return standing(lock, lock.waiting - lock.parked - 1)
+  return queued(lock, lock.waiting - lock.parked - 1)
 end
 
 for _, i in ipairs(left) do
-  local wish = ARGV[i * 3 + 1]
-  if wish == '-' then
-    wish = '0 m1 1 0 0 1 '
-  elseif string.sub(wish, 1, 1) == '+' then
-    wish = '0 m1 1 ' .. string.sub(wish, 2) .. ' '
+  local options = ARGV[i * 3 + 1]
+  if options == '-' then
+    options = '0 m1 1 0 0 1 '
+  elseif string.sub(options, 1, 1) == '+' then
+    options = '0 m1 1 ' .. string.sub(options, 2) .. ' '
   end
   local held = ARGV[i * 3 - 1]
   on_lock(results, i, texts[i], function(lock)
-    return acquire(lock, string.sub(held, 11, 42), tonumber(string.sub(held, 2, 9)), wish)
+    return acquire(lock, string.sub(held, 11, 42), tonumber(string.sub(held, 2, 9)), options)
   end)
 end
 return table.concat(results, '\n')

@@ -1,8 +1,8 @@
--- Leave queues, and give back what was granted in the meantime. Upholds I5, I6.
+-- Leave queues, and release locks that were granted in the meantime. Upholds I5, I6.
 -- KEYS[i] lock
--- ARGV[1] "nonce client retention": who asks, and for how many ms a fence outlives its lock
+-- ARGV[1] "nonce client retention": the caller's id, and for how many ms a fence outlives its lock
 -- and for each lock: owner, number of the entry
--- Returns lines: the first argument, and for each lock "0" or "-error"; with a plus sign behind it where
+-- Returns lines: the first argument, and for each lock "0" or "-error"; followed by a plus sign if
 -- there is more to settle than one call may do.
 local client, retention = string.match(ARGV[1], ' (%S+) (%d+)$')
 local time = redis.call('TIME')
@@ -18,9 +18,9 @@ local function cancel(lock, owner, number)
     settle(lock)
   else
     settle(lock)
-    leave(lock, owner, number, 0, 0)
+    end_entry(lock, owner, number, 0, 0)
   end
-  announce(lock)
+  announce_reservation(lock)
   return '0'
 end
 

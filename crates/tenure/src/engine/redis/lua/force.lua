@@ -1,11 +1,11 @@
--- Take a lock away from its holders, raise its fence, keep a record, and tell them. Upholds I4, I6:
--- all is written before anything is told, so a server that refuses to write has told nothing.
+-- Take a lock away from its holders, raise its fence, keep a record, and notify them. Upholds I4, I6:
+-- everything is written before anything is published, so a server that refuses to write has notified no client.
 -- KEYS[1] lock
--- ARGV[1] "nonce client retention": who asks, and for how many ms a fence outlives its lock
--- ARGV[2] the owner expected, or ""    ARGV[3] who does it and why, for the record
+-- ARGV[1] "nonce client retention": the caller's id, and for how many ms a fence outlives its lock
+-- ARGV[2] the owner expected, or ""    ARGV[3] the caller and its reason, for the record
 -- ARGV[4] how long the record is kept, ms
--- Returns the first argument, the owners that held it, 1 if others still do, more than one call takes away, and 1
--- if there is more to settle: none, and nothing is changed, if nobody does or not the one expected; or an
+-- Returns the first argument, the owners that lost it, 1 if others still hold it (more than one call takes away), and 1
+-- if there is more to settle; no owners, and nothing changed, if it is free or not held by the one expected; or an
 -- error.
 local client, retention = string.match(ARGV[1], ' (%S+) (%d+)$')
 local time = redis.call('TIME')
@@ -19,7 +19,7 @@ if wrong then
 end
 settle(lock)
 local taken, clients = {}, {}
-for _, owner in ipairs(ARGV[2] == '' and owners(lock, SOME) or { ARGV[2] }) do
+for _, owner in ipairs(ARGV[2] == '' and owners(lock, CHUNK) or { ARGV[2] }) do
   local holder = find(lock, owner)
   if holder then
     remove(lock, owner)
@@ -31,15 +31,15 @@ if #taken > 0 then
   next_fence(lock, 1)
   local record = plain(now) .. ' ' .. table.concat(taken, ',') .. ' ' .. ARGV[3]
   lock.record, lock.till = record, lock.time + ARGV[4] * 1000
-  -- Something is written before anything is told: a server may refuse to write.
-  go_on_without_memory(lock)
-  spread(lock)
+  -- Write before publishing: a server may refuse to write.
+  write_despite_oom(lock)
+  make_hash(lock)
   for i, owner in ipairs(taken) do
     redis.call('PUBLISH', CHANNEL .. clients[i], 'lost ' .. owner .. ' ' .. lock.key)
   end
-  -- What is free goes to those who wait, when all of it is.
+  -- Waiters are served once all holders are removed.
   if not is_rest then
-    pass_on(lock)
+    serve_next(lock)
   end
 end
 close(lock)

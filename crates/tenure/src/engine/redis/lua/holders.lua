@@ -1,6 +1,6 @@
--- Those who hold a lock, and the lists of their entries.
+-- The holders of a lock, and the lists of their entries.
 
-local function read_one(lock, owner, text)
+local function parse_holder(lock, owner, text)
   local index, ends, permits, fence, fences, client, entries, note =
     string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%S*)$')
   if not index then
@@ -13,7 +13,7 @@ local function read_one(lock, owner, text)
   }
 end
 
-local function text_of_one(holder)
+local function format_holder(holder)
   return table.concat({
     holder.index, plain(holder.ends), holder.permits, plain(holder.fence), holder.fences,
     holder.client, holder.entries == '' and '-' or holder.entries, holder.note,
@@ -25,16 +25,16 @@ local function find(lock, owner)
     return lock.holder and lock.holder.owner == owner and lock.holder or nil
   end
   local text = lock.count > 0 and redis.call('HGET', lock.key, 'h' .. owner)
-  return text and read_one(lock, owner, text) or nil
+  return text and parse_holder(lock, owner, text) or nil
 end
 
--- When ended leases are looked for next. Of very many holders one with a short lease would have all of them looked
--- at all the time; so its end is noticed late then, by 20 ms for each thousand of them.
-local function next_look(lock, ends)
-  return lock.count > AT_MOST and math.max(ends, lock.time + lock.count * PAUSE) or ends
+-- When to search for ended leases next. Among very many holders, one with a short lease would make every call search
+-- all of them, so its end is noticed late then, by 20 ms for each thousand holders.
+local function next_expiry_check(lock, ends)
+  return lock.count > WORK_LIMIT and math.max(ends, lock.time + lock.count * EXPIRY_PAUSE) or ends
 end
 
--- The single holder of a mutex is written when the lock is closed.
+-- Writes a holder; the single holder of a mutex is written by `close`.
 local function save(lock, holder)
   lock.changed = true
   if lock.single then
@@ -43,32 +43,32 @@ local function save(lock, holder)
   end
   lock.keep = math.max(lock.keep, holder.ends)
   if not holder.index and lock.letter == 'b' then
-    -- At a barrier one who passed before may pass again, in its own place.
+    -- An owner that passed a barrier before may pass it again, and keeps its number.
     local former = find(lock, holder.owner)
     holder.index = former and former.index
   end
   if holder.index then
-    put(lock, lock.key, 'h' .. holder.owner, text_of_one(holder))
+    put(lock, lock.key, 'h' .. holder.owner, format_holder(holder))
   else
-    spread(lock)
+    make_hash(lock)
     lock.used, lock.count = lock.used + holder.permits, lock.count + 1
     holder.index = lock.count
-    put(lock, lock.key, 'h' .. holder.owner, text_of_one(holder), 'i' .. lock.count, holder.owner)
+    put(lock, lock.key, 'h' .. holder.owner, format_holder(holder), 'i' .. lock.count, holder.owner)
   end
-  lock.bound = lock.count == 1 and holder.ends or math.min(lock.bound, next_look(lock, holder.ends))
+  lock.bound = lock.count == 1 and holder.ends or math.min(lock.bound, next_expiry_check(lock, holder.ends))
   lock.least = math.min(lock.least, holder.ends)
 end
 
--- Takes a holder out; the last one gets its number.
-local function take_out(lock, owner, index, permits)
+-- Removes the holder with a number; the last holder gets that number.
+local function remove_at(lock, owner, index, permits)
   local last = lock.count
   if index ~= last then
     local mover = redis.call('HGET', lock.key, 'i' .. last)
     local text = mover and redis.call('HGET', lock.key, 'h' .. mover)
     if text then
-      local moved = read_one(lock, mover, text)
+      local moved = parse_holder(lock, mover, text)
       moved.index = index
-      put(lock, lock.key, 'h' .. mover, text_of_one(moved), 'i' .. index, mover)
+      put(lock, lock.key, 'h' .. mover, format_holder(moved), 'i' .. index, mover)
     end
   end
   redis.call('HDEL', lock.key, 'h' .. owner, 'i' .. last)
@@ -86,12 +86,12 @@ local function remove(lock, owner)
   end
   local holder = find(lock, owner)
   if holder then
-    take_out(lock, owner, holder.index, holder.permits)
+    remove_at(lock, owner, holder.index, holder.permits)
   end
 end
 
--- Some holders, by their numbers: their owners and what is written of them.
-local function some(lock, from, to)
+-- The holders with these numbers: their owners and their records.
+local function holders_between(lock, from, to)
   if from > to then
     return {}, {}
   end
@@ -102,35 +102,35 @@ local function some(lock, from, to)
   return owners, redis.call('HMGET', lock.key, unpack(names))
 end
 
--- Owners of the lock, so many at most.
+-- Owners of the lock, `most` at most.
 local function owners(lock, most)
   if lock.single then
     return lock.holder and { lock.holder.owner } or {}
   end
   local list = {}
-  for _, owner in ipairs((some(lock, 1, math.min(most, lock.count)))) do
+  for _, owner in ipairs((holders_between(lock, 1, math.min(most, lock.count)))) do
     list[#list + 1] = owner or nil
   end
   return list
 end
 
--- When the first lease ends; of very many, no later than that.
+-- When the first lease ends; with many holders, a lower bound of it.
 local function first_end(lock)
   if lock.single then
     return lock.holder and lock.holder.ends
-  elseif lock.count == 0 or lock.count > FEW then
+  elseif lock.count == 0 or lock.count > EXACT then
     return lock.count > 0 and lock.bound or nil
   end
-  local list, texts = some(lock, 1, lock.count)
+  local list, texts = holders_between(lock, 1, lock.count)
   local first = NEVER
   for at, owner in ipairs(list) do
-    first = math.min(first, texts[at] and read_one(lock, owner, texts[at]).ends or NEVER)
+    first = math.min(first, texts[at] and parse_holder(lock, owner, texts[at]).ends or NEVER)
   end
   return first
 end
 
--- Ends leases. The holders are looked at from the last to the first, some in each call, when the
--- bound says that a lease may have ended.
+-- Ends leases. When the bound says that a lease may have ended, the holders are checked from the last to the
+-- first, as many in each call as its budget allows.
 local function expire(lock)
   if lock.single then
     if lock.holder and lock.holder.ends <= lock.time then
@@ -146,33 +146,32 @@ local function expire(lock)
   end
   repeat
     local to = math.min(lock.cursor, lock.count)
-    local from = math.max(to - SOME + 1, 1)
-    local list, texts = some(lock, from, to)
+    local from = math.max(to - CHUNK + 1, 1)
+    local list, texts = holders_between(lock, from, to)
     for at = #list, 1, -1 do
       local text = texts[at]
-      -- Of most holders nothing but the end is needed.
+      -- Most holders need no more than their end parsed.
       local ends = tonumber(text and string.match(text, '^%d+ (%d+) %d') or nil)
       if ends and ends > lock.time then
         lock.least = math.min(lock.least, ends)
       else
-        local holder = text and read_one(lock, list[at], text)
-        -- Of a record that is gone the permits are unknown: they come back when all are.
-        take_out(lock, list[at] or '', from + at - 1, holder and holder.permits or 0)
+        local holder = text and parse_holder(lock, list[at], text)
+        -- The permits of a missing record are unknown: remove_at frees them with the last holder.
+        remove_at(lock, list[at] or '', from + at - 1, holder and holder.permits or 0)
         lock.work = lock.work - CHANGE
       end
     end
-    lock.cursor, lock.work = from - 1, lock.work - SOME / 2
+    lock.cursor, lock.work = from - 1, lock.work - CHUNK / 2
   until lock.cursor == 0 or lock.work <= HALF
   if lock.cursor == 0 then
-    lock.bound = next_look(lock, lock.least)
+    lock.bound = next_expiry_check(lock, lock.least)
   else
     lock.more = true
   end
 end
 
--- Whether so many permits are free (I1), and the owner has no former hold that lingers. One who
--- asked for more than the limit has become since must be alone. A latch must be full; a barrier is
--- opened by the last who comes.
+-- Whether the permits are free (I1), and the owner has no former hold that lingers. A request for more than the limit
+-- has become since must be the only holder. A latch must be full; a barrier is opened by its last party.
 local function fits(lock, owner, permits)
   if lock.single then
     return not lock.holder

@@ -1,11 +1,11 @@
--- Who holds locks, who waits for them, and the record of the last forced release.
+-- The holders and waiters of locks, and the record of the last forced release.
 -- KEYS[i] lock
--- ARGV[1] "nonce client retention": who asks, and for how many ms a fence outlives its lock
+-- ARGV[1] "nonce client retention": the caller's id, and for how many ms a fence outlives its lock
 -- ARGV[2] how many waiters to show     ARGV[3] how many holders to show
 -- Returns the first argument, and for each lock
--- {kind and limit, how many hold it, holders, how many wait, waiters, record} or an error.
+-- {kind and limit, number of holders, holders, number of waiters, waiters, record} or an error.
 -- A holder is {owner, permits, entries, fence, µs left, client, note}, a waiter
--- {entry, permits, since, client, note}; the kind is "" for a lock that nobody holds or wants.
+-- {entry, permits, since, client, note}; the kind is "" for a lock without holders and waiters.
 local client, retention = string.match(ARGV[1], ' (%S+) (%d+)$')
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -22,11 +22,11 @@ local function holders(lock)
   if lock.single then
     return lock.holder and { row(lock, lock.holder) } or {}
   end
-  local list, texts = some(lock, 1, math.min(tonumber(ARGV[3]), lock.count))
+  local list, texts = holders_between(lock, 1, math.min(tonumber(ARGV[3]), lock.count))
   local rows = {}
   for at, owner in ipairs(list) do
     if texts[at] then
-      rows[#rows + 1] = row(lock, read_one(lock, owner, texts[at]))
+      rows[#rows + 1] = row(lock, parse_holder(lock, owner, texts[at]))
     end
   end
   return rows
@@ -34,7 +34,7 @@ end
 
 local function waiters(lock)
   local rows, most = {}, tonumber(ARGV[2])
-  local last = math.min(lock.first + AT_MOST - 1, lock.ticket)
+  local last = math.min(lock.first + WORK_LIMIT - 1, lock.ticket)
   if lock.waiting == 0 or lock.first > last then
     return rows
   end

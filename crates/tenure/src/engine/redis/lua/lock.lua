@@ -1,38 +1,37 @@
--- What a lock is, in its one key: included by every operation, after its plain case.
+-- The full rules of a lock, and its layout in one key: included by every operation, after its plain case and fast path.
 --
--- Times are microseconds of the server's clock; texts of others are percent-encoded.
+-- Times are microseconds of the server's clock; notes are percent-encoded.
 --
--- A free lock is a string, its last fence, which outlives it for the retention. A mutex that one client
--- holds, entered once, and that no client waits for, is a string, too:
---   "fence lease owner client extra note", the first three with 16, 8 and 32 digits, so that each has its place:
---   the last of its fences, the time of which is when its lease began, and for how many ms that runs. How many
---   fences it has beyond one, and a note, are absent if there is neither. In the place of the first blank is
---   "-" if a release must tell the key when to expire, because the lease is long;
---   "fence+since lease owner client extra note" if the lease runs since another moment, which renewals write
---   over. Its key is told to live for longer, and a release tells it again.
+-- A free lock is a string, its last fence, which outlives it for the retention. A mutex with one holder, entered once,
+-- and without waiters, is a string, too:
+--   "fence lease owner client extra note", the first three with 16, 8 and 32 digits, so that each has a fixed offset:
+--   the last of its fences, which is also the time at which its lease began, and the length of the lease in ms.
+--   `extra`, the number of fences beyond one, and the note are absent if there is neither. The first blank is a
+--   "-" if a release must set the expiry of the key, because the lease is long;
+--   "fence+since lease owner client extra note" if the lease began at another time, which renewals overwrite. Its key
+--   expires later than it must, and a release sets the expiry again.
 -- Everything else is a hash:
---   s  "2 kind-and-limit waiting ticket head last expires": how many wait; the last ticket, and the
+--   s  "2 kind-and-limit waiting ticket head last expires": the number of waiters; the last ticket, and the
 --      first that may be unparked; the lock's time when this was written, and when the key expires
 --   f  last fence
 --   o  "owner since lease" of the holder of a mutex     c  its client     m  "extra note", if any
 --   n  the numbers of its entries (absent: only 0; empty: released, but lingering)
---   u  "used count bound cursor least" of all kinds but a mutex: permits taken, how many hold them; no
---      lease ends before the bound; where the search for ended ones stands, and the least end it saw
+--   u  "used count bound cursor least" of all kinds but a mutex: permits taken, number of holders; no
+--      lease ends before the bound; position of the search for ended leases, and the least end it saw
 --   h<owner>   a holder     i<number>  its owner, numbers without gaps
---   p  "first returned parked reserved shift" (absent: nothing of it): the first ticket there may be,
---      how many tickets have returned, how many waiters are parked; until when a free lock is reserved
+--   p  "first returned parked reserved shift" (absent: all as if unused): the first ticket there may be,
+--      the number of returned tickets and of parked waiters; until when a free lock is reserved
 --      for them; how far the lock's time is ahead of the clock
 --   q<ticket>  a waiter     w<entry>  its ticket     @<owner>  the numbers of its entries that wait
---   r<number>  tickets of waiters that were parked and have asked again, as a heap
+--   r<number>  tickets of waiters that were parked and have polled since, as a heap
 --   x  "until record" of the last forced release
 --
--- The state says "2", and so no client of the first layout takes this for a free lock, nor this one an
+-- The state begins with "2", so that no client of the first layout takes this for a free lock, nor this one an
 -- old lock. All of it is in one key, because a cluster that moves a slot moves key by key (ADR 12).
 --
--- The lock's time is the server's clock, but it never goes back: when the clock is set back, the
--- lock's time stands still for a moment and then goes on at the same distance. So leases and
--- heartbeats that have begun still end, no later than their own length after the step (A2). Stamps
--- and fences are the clock's.
+-- The lock's time is the server's clock made monotonic: when the clock is set back, the lock's time stands still
+-- in that call and then runs on at the same distance. So leases and heartbeats that have begun still end, no later
+-- than their own length after the step (A2). Stamps and fences are the clock's.
 
 --@ state.lua
 
@@ -40,30 +39,30 @@
 
 --@ queue.lua
 
--- Takes the first waiter out of the queue, writes it in as the holder, and tells it alone. One that
--- no connection hears for is parked instead.
+-- Moves the first waiter from the queue to the holders, and notifies its client alone. A waiter whose client is not
+-- subscribed is parked instead.
 local function hand_over(lock, waiter)
   if lock.letter == 'l' then
-    -- Through an open latch nothing is held, so there is no fence.
+    -- An open latch is not held, so there is no fence.
     dequeue(lock, waiter)
-    tell(lock, waiter, 0, 1, waiter.lease)
+    notify(lock, waiter, 0, 1, waiter.lease)
     return
   end
-  -- A party of a barrier that is cut off is counted all the same: it finds the opening when it asks.
-  -- One that asks in this very call learns of it by the answer.
-  local must_hear = lock.letter ~= 'b' and lock.asker ~= waiter.entry
-  if must_hear and not hears(waiter.client) then
+  -- A party of a barrier counts even if its client is not subscribed: it finds the barrier open when it polls.
+  -- The waiter that makes this call learns of its grant from the answer.
+  local needs_message = lock.letter ~= 'b' and lock.caller ~= waiter.entry
+  if needs_message and not is_subscribed(waiter.client) then
     lock.has_parked = true
     return park(lock, waiter)
   end
-  -- Who misses the opening of a barrier must find it when asking again, which takes a heartbeat.
+  -- A party that misses the message of a barrier finds it open when it polls next, which may take a heartbeat.
   local lease = lock.letter == 'b' and waiter.lease or math.min(waiter.claim, waiter.lease)
-  -- Something is written before the waiter is told: a server may refuse to write.
+  -- Write before publishing: a server may refuse to write.
   dequeue(lock, waiter)
   local fence, fences = next_fence(lock, waiter.fences)
-  if tell(lock, waiter, fence, fences, lease) == 0 and must_hear then
-    hearing[waiter.client], lock.has_parked = false, true
-    remember(lock, waiter)
+  if notify(lock, waiter, fence, fences, lease) == 0 and needs_message then
+    subscribed[waiter.client], lock.has_parked = false, true
+    add_waiter(lock, waiter)
     return park(lock, waiter)
   end
   local holder = {
@@ -71,12 +70,12 @@ local function hand_over(lock, waiter)
     entries = waiter.number, permits = waiter.permits, fences = fences, note = waiter.note,
   }
   if waiter.number ~= '0' then
-    bring_along(lock, holder, lease)
+    grant_other_entries(lock, holder, lease)
   end
   save(lock, holder)
 end
 
--- The first waiter that is not parked: nil if there is none, false if another look is needed.
+-- The first waiter that is not parked: nil if there is none, false if the caller must try again.
 local function head(lock)
   if lock.returned > 0 then
     local ticket = tonumber(redis.call('HGET', lock.key, 'r1') or 0)
@@ -85,11 +84,11 @@ local function head(lock)
       return waiter
     end
     lock.work = lock.work - CHANGE
-    drop_first_returned(lock)
+    pop_returned(lock)
     return false
   elseif lock.head > lock.ticket then
     if lock.waiting ~= lock.parked then
-      -- Somebody else has emptied the queue.
+      -- The count is wrong: another program has removed waiters.
       lock.changed, lock.waiting = true, lock.parked
     end
     return nil
@@ -98,7 +97,7 @@ local function head(lock)
   if waiter and not waiter.parked then
     return waiter
   elseif waiter == false then
-    -- It is not what Tenure writes: it cannot be served, and must not be in the way.
+    -- Not written by Tenure: it cannot be served, and must not block the queue.
     redis.call('HDEL', lock.key, 'q' .. lock.head)
     lock.waiting = lock.waiting - 1
   end
@@ -106,9 +105,9 @@ local function head(lock)
   return false
 end
 
--- The first that is alive; the dead before it go.
+-- The first waiter that is alive; removes the dead waiters before it.
 local function live_head(lock)
-  for _ = 1, AT_MOST / CHANGE do
+  for _ = 1, WORK_LIMIT / CHANGE do
     local waiter
     if lock.waiting > 0 then
       waiter = head(lock)
@@ -122,8 +121,8 @@ local function live_head(lock)
   lock.more = true
 end
 
--- Gives what is free to those who wait, in order (I10). Done as soon as the first of them must wait;
--- for a mutex that only one can get, as soon as one has got it.
+-- Grants free permits to waiters, in order (I10), until the first of them must wait; with `one`, for a mutex,
+-- until it is held.
 local function serve(lock, one)
   while lock.work > 0 do
     if lock.waiting == 0 or one and lock.holder then
@@ -139,10 +138,10 @@ local function serve(lock, one)
       and not is_reserved(lock, waiter.ticket) then
       hand_over(lock, waiter)
     elseif waiter and (lock.single or lock.letter == 'b' or lock.letter == 'l'
-      or lock.asker == waiter.entry or hears(waiter.client)) then
+      or lock.caller == waiter.entry or is_subscribed(waiter.client)) then
       return
     elseif waiter then
-      -- It does not fit, and may be dead: those behind it, who may fit, do not wait for it.
+      -- It does not fit, and may be dead: park it, so that waiters behind it that fit are served.
       park(lock, waiter)
     end
   end
@@ -152,14 +151,14 @@ end
 local function serve_and_reserve(lock, one)
   lock.has_parked = false
   serve(lock, one)
-  -- All who wait were found deaf when it was their turn, in this very call: the first of them who asks is
-  -- to be the first.
+  -- In this call, no waiter could be reached at its turn: the lock is reserved, so that they are served in order when
+  -- they poll.
   if lock.has_parked and lock.waiting > 0 and lock.waiting == lock.parked then
     lock.reserved = lock.time + RESERVED
   end
 end
 
--- Brings the lock to the present: ended leases go, and what is free goes to those who wait.
+-- Brings the lock up to date: ends leases, purges parked waiters, and serves waiters.
 local function settle(lock)
   expire(lock)
   purge_parked(lock)
@@ -168,29 +167,28 @@ local function settle(lock)
   end
 end
 
--- The first waiter, if it must let a parked one go first for a moment, is told to ask: it learns for
--- how long.
-local function announce(lock)
+-- If the lock is reserved for a parked waiter, the first unparked one is notified to poll: the answer says for how
+-- long it must wait.
+local function announce_reservation(lock)
   local waiter = lock.parked > 0 and lock.parked < lock.waiting and live_head(lock)
   if waiter and is_reserved(lock, waiter.ticket) then
     redis.call('PUBLISH', CHANNEL .. waiter.client, 'sooner ' .. waiter.entry .. ' ' .. lock.key)
   end
 end
 
--- After a holder has left. A mutex needs no look at the waiter behind the next holder: there is no
--- room for it.
-local function pass_on(lock)
+-- Serves waiters after a holder was removed. For a mutex, the waiter behind the next holder need not be read.
+local function serve_next(lock)
   if not lock.single then
     settle(lock)
   elseif lock.waiting > 0 then
     serve_and_reserve(lock, true)
   end
-  announce(lock)
+  announce_reservation(lock)
 end
 
--- Ends one entry of a holder, or, if it is the only one, gives back all permits but some: how many
--- entries remain, or nil if there was none.
-local function leave(lock, owner, number, linger, keep)
+-- Ends one entry of a holder; or, with `keep`, gives back all permits but so many if it is the only entry. Returns
+-- how many entries remain, or nil if there was no such entry.
+local function end_entry(lock, owner, number, linger, keep)
   local holder = find(lock, owner)
   if not holder or not has(holder.entries, number) or holder.entries == '' then
     return nil
@@ -213,8 +211,8 @@ local function leave(lock, owner, number, linger, keep)
     local was = holder.ends
     holder.ends = lock.time + linger * 1000
     save(lock, holder)
-    -- The next in line, who knows of a later end, is told to ask again.
-    -- A latch and a barrier open when somebody comes, not when somebody goes.
+    -- The first waiter, which knows of a later end, is notified to poll.
+    -- A latch and a barrier open when a party arrives, not when a holder leaves.
     local waiter = holder.ends < was and live_head(lock)
     if waiter and lock.letter ~= 'l' and lock.letter ~= 'b' then
       redis.call('PUBLISH', CHANNEL .. waiter.client, 'sooner ' .. waiter.entry .. ' ' .. lock.key)
@@ -222,14 +220,13 @@ local function leave(lock, owner, number, linger, keep)
   else
     remove(lock, owner)
     lock.is_own = true
-    pass_on(lock)
+    serve_next(lock)
   end
   return remaining
 end
 
--- Performs an operation on the lock of KEYS[i], from opening to closing, and notes its result: with a
--- plus sign behind it, if there is more to settle than one call may do. Its text, if known, as in
--- `open`.
+-- Opens the lock of KEYS[i], performs an operation on it, closes it, and notes the result: followed by a plus sign if
+-- there is more to settle than one call may do. `text` is as for `open`.
 local function on_lock(results, i, text, operation)
   local lock, wrong = open(KEYS[i], text)
   if not lock then

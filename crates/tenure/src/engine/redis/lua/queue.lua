@@ -1,4 +1,4 @@
--- Those who wait for a lock, and what they are told.
+-- The waiters of a lock, and their notifications.
 
 local function read_waiter(ticket, text)
   local parked, alive, permits, lease, claim, fences, since, client, owner, number, note =
@@ -10,7 +10,7 @@ local function read_waiter(ticket, text)
   }
 end
 
--- The waiter with a ticket; nil if there is none, false if it is not what Tenure writes.
+-- The waiter with a ticket; nil if there is none, false if it was not written by Tenure.
 local function waiter_at(lock, ticket)
   local text = redis.call('HGET', lock.key, 'q' .. ticket)
   if text then
@@ -32,7 +32,7 @@ local function write_waiter(lock, waiter)
   }, ' '), 'w' .. waiter.entry, waiter.ticket)
 end
 
--- The entries of an owner that wait; only re-entrant owners have more than one.
+-- Writes the list of an owner's entries that wait; only re-entrant owners have more than one.
 local function note_waiting(lock, waiter, list)
   if list == '' then
     redis.call('HDEL', lock.key, '@' .. waiter.owner)
@@ -45,8 +45,8 @@ local function waiting_of(lock, owner)
   return redis.call('HGET', lock.key, '@' .. owner) or ''
 end
 
--- Writes down a waiter that is in the queue.
-local function remember(lock, waiter)
+-- Writes a waiter that has its ticket, and counts it.
+local function add_waiter(lock, waiter)
   write_waiter(lock, waiter)
   lock.waiting = lock.waiting + 1
   if waiter.number ~= '0' then
@@ -56,13 +56,13 @@ end
 
 local function enqueue(lock, waiter)
   lock.is_new_claim = true
-  spread(lock)
+  make_hash(lock)
   if lock.waiting == 0 and lock.returned == 0 then
     lock.ticket, lock.head, lock.first = 0, 1, 1
   end
   lock.ticket = lock.ticket + 1
   waiter.ticket = lock.ticket
-  remember(lock, waiter)
+  add_waiter(lock, waiter)
 end
 
 local function dequeue(lock, waiter)
@@ -79,9 +79,9 @@ local function dequeue(lock, waiter)
   end
 end
 
--- Tickets that have returned: a heap, the smallest first. What is gone or parked again is taken out
--- when it comes to the top.
-local function put_back(lock, ticket)
+-- Returned tickets are a heap, the smallest first. A ticket whose waiter was removed or parked again is dropped
+-- when it reaches the top.
+local function push_returned(lock, ticket)
   local at = lock.returned + 1
   lock.returned = at
   while at > 1 do
@@ -96,7 +96,7 @@ local function put_back(lock, ticket)
   put(lock, lock.key, 'r' .. at, ticket)
 end
 
-local function drop_first_returned(lock)
+local function pop_returned(lock)
   local count, at = lock.returned - 1, 1
   local last = tonumber(redis.call('HGET', lock.key, 'r' .. lock.returned) or 0)
   redis.call('HDEL', lock.key, 'r' .. lock.returned)
@@ -120,8 +120,8 @@ local function drop_first_returned(lock)
   put(lock, lock.key, 'r' .. at, last)
 end
 
--- Sets a waiter aside that no connection hears for. The client may be gone, or only its connection
--- for wake-ups; until it asks, others are served.
+-- Parks a waiter whose client is not subscribed: the client may be dead, or only its connection for wake-ups is
+-- lost. Until it polls, other waiters are served.
 local function park(lock, waiter)
   waiter.parked, lock.parked = true, lock.parked + 1
   write_waiter(lock, waiter)
@@ -130,22 +130,22 @@ local function park(lock, waiter)
   end
 end
 
--- A waiter asks: if it was parked, it stands in its place again.
+-- A waiter polls: if it was parked, it returns to its place.
 local function unpark(lock, entry)
   local waiter = lock.parked > 0 and waiter_of(lock, entry)
   if waiter and waiter.parked then
     waiter.parked, lock.parked = false, lock.parked - 1
     write_waiter(lock, waiter)
     if waiter.ticket < lock.head then
-      put_back(lock, waiter.ticket)
+      push_returned(lock, waiter.ticket)
     end
   end
 end
 
--- The first parked waiter from a ticket on, before another, if it is among the next AT_MOST. Mostly it is the first of
--- them; where others have asked again meanwhile, more and more are read at once.
+-- The first parked waiter from `ticket` on, before `before`, if it is among the next WORK_LIMIT tickets. Mostly it is
+-- the first of them; if not, the number of waiters read by one command doubles.
 local function parked_from(lock, ticket, before)
-  local last, size = math.min(ticket + AT_MOST, before) - 1, 1
+  local last, size = math.min(ticket + WORK_LIMIT, before) - 1, 1
   while ticket <= last do
     local to = math.min(ticket + size - 1, last)
     for at, text in ipairs(redis.call('HMGET', lock.key, unpack(numbered('q', ticket, to)))) do
@@ -157,13 +157,13 @@ local function parked_from(lock, ticket, before)
       end
     end
     lock.work = lock.work - size / 8
-    ticket, size = to + 1, math.min(size * 2, SOME)
+    ticket, size = to + 1, math.min(size * 2, CHUNK)
   end
 end
 
--- Forgets parked waiters that have not asked again; those that came first are dead first.
+-- Removes parked waiters that have not polled in time; the first in the queue are the first to be dead.
 local function purge_parked(lock)
-  local ticket, before = lock.first, math.min(lock.head, lock.first + AT_MOST)
+  local ticket, before = lock.first, math.min(lock.head, lock.first + WORK_LIMIT)
   while lock.parked > 0 do
     if lock.work <= HALF then
       lock.more = true
@@ -179,39 +179,39 @@ local function purge_parked(lock)
   end
 end
 
--- Whether a parked waiter with an earlier ticket comes first: only in a lock that became free while
--- no waiter could be reached, and for a moment.
+-- Whether a parked waiter with an earlier ticket comes first: only for RESERVED after the lock became free while
+-- no waiter could be reached.
 local function is_reserved(lock, ticket)
   return lock.parked > 0 and lock.reserved > lock.time
     and (not ticket or parked_from(lock, lock.first, ticket) ~= nil)
 end
 
--- Whether a connection listens for a client. Asked, because a message is also counted for those who
--- listen to patterns; a user without the right to ask relies on that count.
-local hearing = {}
-local function hears(client)
-  if hearing[client] == nil then
+-- Whether a client is subscribed to its channel. NUMSUB, because the count that PUBLISH returns includes subscribers
+-- to patterns; a user without permission for NUMSUB relies on that count.
+local subscribed = {}
+local function is_subscribed(client)
+  if subscribed[client] == nil then
     local found = redis.pcall('PUBSUB', 'NUMSUB', CHANNEL .. client)
-    hearing[client] = found.err ~= nil or found[2] > 0
+    subscribed[client] = found.err ~= nil or found[2] > 0
   end
-  return hearing[client]
+  return subscribed[client]
 end
 
--- Tells a waiter of its grant; how many heard it. None: its client is gone, or hears nothing now.
-local function tell(lock, waiter, fence, fences, lease)
+-- Notifies a waiter of its grant; returns the number of receivers. None: its client is not subscribed.
+local function notify(lock, waiter, fence, fences, lease)
   local words = { 'granted', waiter.entry, plain(fence), fences, lease, plain(now), lock.key }
   return redis.call('PUBLISH', CHANNEL .. waiter.client, table.concat(words, ' '))
 end
 
--- The other entries of an owner that just got the lock enter with it: left in the queue, they
+-- Grants the other waiting entries of an owner that just got the lock: left in the queue, they
 -- would wait for themselves.
-local function bring_along(lock, holder, lease)
+local function grant_other_entries(lock, holder, lease)
   for number in string.gmatch(waiting_of(lock, holder.owner), '[^,]+') do
     local waiter = waiter_of(lock, holder.owner .. ':' .. number)
     if waiter then
       dequeue(lock, waiter)
       holder.entries = with(holder.entries, number)
-      tell(lock, waiter, holder.fence, holder.fences, lease)
+      notify(lock, waiter, holder.fence, holder.fences, lease)
     end
   end
 end

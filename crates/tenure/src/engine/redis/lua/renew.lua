@@ -1,22 +1,23 @@
 -- Extend leases of owners that still hold their locks. Upholds I2, I3: a lease never becomes
--- shorter, and a missing one is never made.
+-- shorter, and a missing one is never created.
 -- KEYS[i] lock
--- ARGV[1] "nonce client retention": who asks, and for how many ms a fence outlives its lock
+-- ARGV[1] "nonce client retention": the caller's id, and for how many ms a fence outlives its lock
 -- and for each lock: owner, lease in ms (8 digits)
 -- Returns lines: the first argument and the server's time, and for each lock "1" when extended, "0" when not
--- held, or "-error"; with a plus sign behind it where there is more to settle than one call may do.
+-- held, or "-error"; followed by a plus sign if there is more to settle than one call may do.
 local retention = string.match(ARGV[1], '%d+$')
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
-local results = { ARGV[1] .. ' ' .. stamp, '' }
-local texts = redis.call('MGET', unpack(KEYS))
-local seen, rest = #KEYS > 1 and {}, nil
--- Most leases of a call are equally long: what follows from the length is found out once.
+local first_line = ARGV[1] .. ' ' .. stamp
+
+--@ plain_begin.lua
+
+-- Most leases of a call are equally long: values derived from the length are computed once.
 local lease, runs_since, times = nil, nil, nil
--- With its first renewal, and the first of each 100 s, the key of a lock is told to live for 100 s longer than
--- it must; the others write over the times in it. The first 8 digits of a time say which 100 s it is in.
-local LONGER, period = 100000, string.sub(stamp, 1, 8)
+-- The first renewal, and the first in each period of 100 s, sets the expiry of a lock's key 100 s later than it must
+-- be; the others overwrite only the times in its text. The first 8 digits of a time are its period.
+local RENEWAL_SLACK, period = 100000, string.sub(stamp, 1, 8)
 for i = 1, #KEYS do
   local key, text, owner = KEYS[i], texts[i], ARGV[i * 2]
   local is_again, former, since, tail = seen and seen[key], nil, nil, nil
@@ -31,7 +32,7 @@ for i = 1, #KEYS do
   elseif text and not is_again and not is_renewed and string.sub(text, 27, 58) == owner then
     since, former, tail = string.sub(text, 1, 16), string.sub(text, 18, 25), 26
   end
-  -- The plain case: held by this owner alone, no client waits, its lease runs, is not longer than the new
+  -- The plain case: held by this owner alone, without waiters, its lease runs, is not longer than the new
   -- one, and the clock was not set back. All times have the same number of digits.
   local is_written = false
   if since and since <= stamp and string.sub(text, 1, 16) <= stamp and (former == lease and since > runs_since
@@ -40,7 +41,8 @@ for i = 1, #KEYS do
       is_written = type(redis.pcall('SETRANGE', key, '17', times)) == 'number'
     end
     if not is_written then
-      local held, kept = string.sub(text, 1, 16) .. '+' .. times .. string.sub(text, tail), lease + retention + LONGER
+      local held = string.sub(text, 1, 16) .. '+' .. times .. string.sub(text, tail)
+      local kept = lease + retention + RENEWAL_SLACK
       local written = redis.pcall('PSETEX', key, kept, held)
       if written.err then
         -- A server that is out of memory refuses to write, unless the script has written before.
@@ -50,26 +52,15 @@ for i = 1, #KEYS do
       is_written = not written.err
     end
   end
-  if is_written then
-    results[i + 1] = '1'
-  else
-    rest = rest or {}
-    rest[#rest + 1] = i
-    if is_again then
-      texts[i] = nil
-    end
-  end
-  if seen then
-    seen[key] = true
-  end
-end
-if not rest then
-  return table.concat(results, '\n')
+  local result = is_written and '1'
+  --@ plain_result.lua
 end
 
---@ straight.lua
+--@ plain_end.lua
 
--- Extends the lease of a mutex that others wait for; nil if that is not done.
+--@ fast_path.lua
+
+-- Extends the lease of a mutex with waiters. Returns nil if nothing was done.
 local function extend(key, owner, lease)
   local mutex = read_mutex(key, 'c')
   local ends = now + lease * 1000
@@ -81,15 +72,9 @@ local function extend(key, owner, lease)
   return type(written) == 'number' and '1' or nil
 end
 
-local left = {}
-for _, i in ipairs(rest) do
-  local is_extended = on_straight(results, i, texts[i], function(key, text)
-    return not text and extend(key, ARGV[i * 2], ARGV[i * 2 + 1])
-  end)
-  if not is_extended then
-    left[#left + 1] = i
-  end
-end
+local left = on_fast_path(function(i, key, text)
+  return not text and extend(key, ARGV[i * 2], ARGV[i * 2 + 1])
+end)
 if #left == 0 then
   return table.concat(results, '\n')
 end

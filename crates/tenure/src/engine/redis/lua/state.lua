@@ -1,4 +1,4 @@
--- A lock's own text or fields: reading them, and writing back what has changed.
+-- A lock's text or fields: parsing them, and writing back the changes.
 
 --@ common.lua
 
@@ -6,11 +6,11 @@ local function plain(number)
   return string.format('%.0f', number)
 end
 
--- The error of what Tenure did not write. Raised before the first write of an operation, unless it
+-- The error for a value that Tenure did not write. Raised before the first write of an operation, unless it
 -- is about one waiter or holder of many.
 local function damaged(key, what)
-  return { err = 'DAMAGED the ' .. what .. ' of ' .. key .. ' is not what this Tenure writes: look at the '
-    .. 'key, and delete it if no client needs the lock, nor one of another version' }
+  return { err = 'DAMAGED the ' .. what .. ' of ' .. key .. ' was not written by this version of Tenure: inspect the '
+    .. 'key, and delete it if no client of this or another version needs the lock' }
 end
 
 -- Reading -----------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ local function read_holder(fence, owner, since, lease, client, entries, more)
   }
 end
 
--- A lock that is a string: what is wrong with it, or nil.
+-- Parses a lock that is a string; returns the part that is damaged, or nil.
 local function read_text(lock, text)
   lock.form = 'text'
   if is_fence(text) then
@@ -52,7 +52,7 @@ local function set_kind(lock, kind)
   lock.single = lock.letter == 'm'
 end
 
--- The state of a lock that is a hash: false if it is not what Tenure writes.
+-- Parses the state of a lock that is a hash; false if it was not written by Tenure.
 local function read_state(lock, state, parking, use)
   local kind, waiting, ticket, head, last, expires =
     string.match(state, '^2 ([mrslb]%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
@@ -75,7 +75,7 @@ local function read_state(lock, state, parking, use)
   return true
 end
 
--- A lock that is a hash, from its fields f, s, o, c, m, n, p, u and x: what is wrong with it, or nil.
+-- Parses a lock that is a hash, from its fields f, s, o, c, m, n, p, u and x; returns the part that is damaged, or nil.
 local function read_fields(lock, v)
   lock.form, lock.was = 'hash', { f = v[1], s = v[2], o = v[3], c = v[4], m = v[5], n = v[6],
     p = v[7], u = v[8], x = v[9] }
@@ -84,7 +84,7 @@ local function read_fields(lock, v)
   end
   lock.fence = tonumber(v[1]) or 0
   if v[1] and not v[2] and not v[3] and redis.call('HLEN', lock.key) == 1 then
-    -- The fence of a lock that clients of the first layout have left.
+    -- The fence of a free lock in the first layout.
     return nil
   end
   if not v[2] or not read_state(lock, v[2], v[7], v[8]) then
@@ -106,7 +106,7 @@ local function read_fields(lock, v)
   end
 end
 
--- Sets the lock's time. A plain mutex remembers none: where the clock was set back, its lease begins
+-- Sets the lock's time. A mutex that is a string stores none: if the clock was set back, its lease starts
 -- again now.
 local function set_time(lock)
   local holder = lock.holder
@@ -124,11 +124,11 @@ local function set_time(lock)
   end
 end
 
--- The lock as it is, or an error if what is in its place is not Tenure's. Its text is known if the
--- plain case has just read it: false if there is none.
+-- Reads the lock, or returns an error if the key was not written by Tenure. `text` is the key's string if the plain
+-- case has just read it, and false if it has found none.
 local function open(key, text)
   local lock = {
-    key = key, fence = 0, kind = 'm1', letter = 'm', limit = 1, single = true, was = {}, keep = 0, work = AT_MOST,
+    key = key, fence = 0, kind = 'm1', letter = 'm', limit = 1, single = true, was = {}, keep = 0, work = WORK_LIMIT,
     waiting = 0, ticket = 0, head = 1, first = 1, returned = 0, parked = 0, reserved = 0, shift = 0,
     used = 0, count = 0, bound = 0, cursor = 0, least = 0, expires = 0,
   }
@@ -162,36 +162,36 @@ end
 
 -- Writing -----------------------------------------------------------------------------------------
 
--- A server that is out of memory refuses commands that may need more, until a script has written
--- something. What only keeps or ends something goes on there: it begins with a write that needs none.
-local function go_on_without_memory(lock)
+-- A server that is out of memory refuses commands that may need more, until the script has written
+-- something. So an operation that only extends or ends a hold begins with a write that needs no memory.
+local function write_despite_oom(lock)
   if lock.form == 'hash' then
     redis.call('HDEL', lock.key, '')
   elseif lock.form == 'text' then
-    -- For as long as it is kept anyway.
+    -- The expiry that it has anyway.
     local left = redis.call('PTTL', lock.key)
     redis.call('PEXPIRE', lock.key, left > 0 and left or retention)
   end
 end
 
--- Whether a server refuses a write for want of memory. Older ones put the code into the text, behind a dash.
+-- Whether a write was refused for lack of memory. Older servers put the error code into the text, after a dash.
 local function is_full(written)
   return string.find(written.err, '^OOM ') or string.find(written.err, ' -OOM ', 1, true)
 end
 
--- Sets fields of the lock. Only what is new is refused by a server without memory.
+-- Sets fields of the lock. On a server that is out of memory only a new claim fails.
 local function put(lock, key, ...)
   local written = redis.pcall('HSET', key, ...)
   if type(written) == 'table' then
     if lock.is_new_claim or not is_full(written) then
       error(written)
     end
-    go_on_without_memory(lock)
+    write_despite_oom(lock)
     redis.call('HSET', key, ...)
   end
 end
 
--- Leases are whole milliseconds from some moment: any end can be told as one.
+-- A lease as its start and length: the length is in whole milliseconds, so the start is chosen to give the exact end.
 local function lease_of(lock, holder, shift)
   local lease = math.max(math.ceil((holder.ends - lock.time) / 1000), 0)
   return string.format('%016.0f', holder.ends - shift - lease * 1000), lease
@@ -227,11 +227,11 @@ local function fields_of(lock)
   }
 end
 
--- Writes what has changed, all fields at once. A string becomes a hash by way of another key of the
--- same slot, which is never seen: so there is no moment without the lock, and in a cluster that is
--- moving the slot nothing is done but an error told.
+-- Writes the fields that have changed, all at once. A string is converted to a hash through another key of the same
+-- slot, which no other client sees: the lock exists at any time, and in a cluster that is moving the slot the call
+-- fails without any change.
 local function write_fields(lock)
-  local is, was, set, gone = fields_of(lock), lock.was, {}, {}
+  local is, was, set, removed = fields_of(lock), lock.was, {}, {}
   for name, value in pairs(is) do
     if was[name] ~= value then
       set[#set + 1], set[#set + 2] = name, value
@@ -239,21 +239,21 @@ local function write_fields(lock)
   end
   for name, value in pairs(was) do
     if value and not is[name] then
-      gone[#gone + 1] = name
+      removed[#removed + 1] = name
     end
   end
-  if #gone > 0 then
-    redis.call('HDEL', lock.key, unpack(gone))
+  if #removed > 0 then
+    redis.call('HDEL', lock.key, unpack(removed))
   end
   if lock.form == 'text' then
     local new = lock.key .. ':new'
-    -- What others have put there is no part of the lock. Looked for, because a server without memory refuses
-    -- nothing more once something was deleted.
+    -- A key that another program has put there is no part of the lock. EXISTS first, because after any DEL a server
+    -- that is out of memory would no longer refuse the writes of this script.
     if redis.call('EXISTS', new) == 1 then
       redis.call('DEL', new)
     end
     put(lock, new, unpack(set))
-    local wrong = put_in_place(lock.key)
+    local wrong = replace_by_hash(lock.key)
     if wrong then
       error(wrong)
     end
@@ -263,39 +263,40 @@ local function write_fields(lock)
   lock.form, lock.was = 'hash', is
 end
 
--- For how many ms the key is kept, as it is told. A client that waits, or looks, does not shorten what another one
--- has asked for: only who gets the lock, or gives it back, says for how long its fence is kept.
-local function told(lock)
+-- For how many ms the key is to be kept at least, by the expiry that it has. A client that waits or inspects does not
+-- shorten the expiry that another one has set: only a client that acquires or releases the lock decides how long its
+-- fence is kept.
+local function current_ttl(lock)
   if lock.form == 'text' then
     return lock.is_own and 0 or redis.call('PTTL', lock.key)
   end
   return math.ceil((lock.expires - lock.time) / 1000)
 end
 
--- Makes the lock a hash, to which waiters and holders can be added.
-local function spread(lock)
+-- Converts the lock to a hash, to which waiters and holders can be added.
+local function make_hash(lock)
   lock.changed = true
   if lock.form == 'text' then
-    lock.expires = lock.time + told(lock) * 1000
+    lock.expires = lock.time + current_ttl(lock) * 1000
     write_fields(lock)
     lock.is_new = true
   end
 end
 
--- A string in the place of what there is. What is not a new grant goes on without memory.
+-- Overwrites the key with a string. On a server that is out of memory only a new claim fails.
 local function write_text(lock, text, ttl)
   local written = redis.pcall('SET', lock.key, text, 'PX', plain(ttl))
   if written.err and (lock.is_new_claim or not is_full(written)) then
     error(written)
   elseif written.err then
-    go_on_without_memory(lock)
+    write_despite_oom(lock)
     redis.call('SET', lock.key, text, 'PX', plain(ttl))
   end
 end
 
--- Writes the lock back, if it has changed, and how long its key is to be kept: for the retention
--- after the last that there is, longer by as much as its fence is ahead of the clock, which would
--- otherwise give a smaller one (I4); but no shorter than another client has asked for.
+-- Writes the lock back if it has changed, and sets the expiry of its key: the retention after the last lease or waiter,
+-- plus as much as its fence is ahead of the clock, which would otherwise give a smaller one later (I4); but no earlier
+-- than another client has set it.
 local function close(lock)
   if not lock.changed then
     return
@@ -307,29 +308,29 @@ local function close(lock)
       redis.call('DEL', lock.key)
       return
     elseif not holder then
-      return write_text(lock, plain(lock.fence), math.max(retention + ahead, lock.is_own and 0 or told(lock)))
+      return write_text(lock, plain(lock.fence), math.max(retention + ahead, lock.is_own and 0 or current_ttl(lock)))
     elseif holder.entries == '0' then
       local since, lease = lease_of(lock, holder, lock.shift)
-      -- That of another client has told how long the fence is kept, and its release tells it again.
-      local at_least = holder.client ~= client and told(lock) or nil
+      -- A holder of another client has set how long its fence is kept, and sets it again when it releases.
+      local at_least = holder.client ~= client and current_ttl(lock) or nil
       return write_text(lock, held_text(plain(lock.fence), since, lease, holder.owner, holder.client,
         more_of(holder), retention + ahead, at_least))
     end
   end
   local last = math.max(lock.keep, holder and holder.ends or 0, lock.till or 0, lock.time)
   last = last + (retention + ahead) * 1000
-  local is_told = lock.form ~= 'hash' or lock.is_new or last > lock.expires
-  if is_told then
-    lock.expires = math.max(last + SLACK, lock.time + told(lock) * 1000)
+  local sets_expiry = lock.form ~= 'hash' or lock.is_new or last > lock.expires
+  if sets_expiry then
+    lock.expires = math.max(last + SLACK, lock.time + current_ttl(lock) * 1000)
   end
   write_fields(lock)
-  if is_told then
+  if sets_expiry then
     redis.call('PEXPIRE', lock.key, plain(math.ceil((lock.expires - lock.time) / 1000)))
   end
 end
 
--- The first of some fences, and how many: no more than wanted, and never so many that they run ahead
--- of the calendar by more than that. Fences that did could not be overtaken after all data were lost.
+-- Takes new fences: returns the first, and how many. No more than requested, and never so many that they run ahead
+-- of the clock by more than that: otherwise the fences after a loss of all data would not be larger.
 local function next_fence(lock, wanted)
   lock.changed = true
   local count = math.max(1, math.min(wanted, now + wanted - lock.fence))
@@ -338,7 +339,7 @@ local function next_fence(lock, wanted)
   return first, count
 end
 
--- Fields with numbers behind a letter.
+-- The names of fields: a letter with the numbers of a range.
 local function numbered(letter, from, to)
   local names = {}
   for number = from, to do

@@ -1,6 +1,6 @@
-//! A client that calls scripts one by one, at a time that the test tells, and sees every key.
+//! A client that calls scripts one by one, at a time that the test sets, and reads every key.
 //!
-//! Only the server's clock is replaced, by keys that the test sets; all else is the scripts as they are.
+//! Only the server's clock is replaced, by keys that the test sets; otherwise the scripts are unchanged.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use super::super::scripts::Script;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
 
-/// For how long fences outlive their locks here, in ms.
+/// For how long fences outlive their locks in these tests, in ms.
 pub(super) const RETENTION: &str = "60000";
 
-/// What the operations of a client have in common here.
+/// The common arguments of a client's operations in these tests.
 pub(super) fn common(client: &str) -> Common<'_> {
     Common { client, retention: RETENTION.parse().unwrap() }
 }
@@ -27,22 +27,22 @@ pub(super) fn common(client: &str) -> Common<'_> {
 /// The keys of the clock.
 const CLOCK: [&str; 2] = ["test:s", "test:us"];
 
-/// Where the straight way notes a result.
-const STRAIGHT: &str = "results[i + 1] = is_done and result or failure(result)";
+/// Where the fast path stores a result.
+const FAST_PATH: &str = "results[i + 1] = is_done and result or failure(result)";
 
 pub(super) struct Caller {
     connection: Connection,
-    /// Hears of grants: a client that nobody hears is passed over.
+    /// Receives wake-ups: a client without a subscription is parked.
     pub(super) receiver: Connection,
     pub(super) client: String,
     pub(super) now: Moment,
     /// For how long fences outlive their locks, in ms.
     pub(super) retention: u64,
-    /// Operations that went the straight way are counted.
-    pub(super) counts_straight: bool,
+    /// Operations that took the fast path are counted.
+    pub(super) counts_fast_path: bool,
 }
 
-/// Every key but the clock's, as the server would write it down.
+/// Every key but the clock's, as the server dumps it.
 pub(super) type State = BTreeMap<String, Vec<u8>>;
 
 impl Caller {
@@ -53,18 +53,18 @@ impl Caller {
         connection.command(&["FLUSHALL"]).unwrap();
         let client = format!("{:016x}", crate::owner::unique_number());
         receiver.command(&["SUBSCRIBE", &format!("{}{client}", keys::CHANNEL)]).unwrap();
-        // A wake-up that never comes is a difference, to be told soon: it is looked for many times.
+        // A wake-up that never arrives is a difference to report soon: shrinking waits for it many times.
         receiver.set_patience(Duration::from_millis(500)).unwrap();
         let now = Moment::from_micros(1_794_768_132_030_839);
         let retention = common(&client).retention;
-        Self { connection, receiver, client, now, retention, counts_straight: false }
+        Self { connection, receiver, client, now, retention, counts_fast_path: false }
     }
 
     pub(super) fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
     }
 
-    /// Says one thing to the server.
+    /// Sends one command to the server.
     pub(super) fn say(&mut self, words: &[&str]) -> Plain {
         self.connection.command(words).unwrap()
     }
@@ -74,7 +74,7 @@ impl Caller {
         self.try_call(operations).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same, or the error that came in the place of all lines.
+    /// The same, or the error that came instead of the lines.
     pub(super) fn try_call<O: Batched>(
         &mut self,
         operations: &[&O],
@@ -101,9 +101,9 @@ impl Caller {
         self.say(&["MSET", CLOCK[0], &seconds, CLOCK[1], &rest]);
         let clock = format!("redis.call('MGET', '{}', '{}')", CLOCK[0], CLOCK[1]);
         let mut text = script.text.replace("redis.call('TIME')", &clock);
-        if self.counts_straight {
-            let count = format!("{STRAIGHT} redis.call('INCR', 'test:{}')", script.hash);
-            text = text.replace(STRAIGHT, &count);
+        if self.counts_fast_path {
+            let count = format!("{FAST_PATH} redis.call('INCR', 'test:{}')", script.hash);
+            text = text.replace(FAST_PATH, &count);
         }
         let mut command = Command::new("EVAL").arg(text).arg(names.len().to_string());
         names.iter().for_each(|name| command.push(keys::lock(name)));
@@ -113,8 +113,8 @@ impl Caller {
         convert(self.connection.command(&words).unwrap())
     }
 
-    /// How often a script went the straight way, of those times that were counted.
-    pub(super) fn straight(&mut self, script: &Script) -> u32 {
+    /// How often a script took the fast path while that was counted.
+    pub(super) fn fast_path_count(&mut self, script: &Script) -> u32 {
         let count = self.say(&["GET", &format!("test:{}", script.hash)]);
         count.text().map_or(0, |count| count.parse().unwrap())
     }
@@ -126,7 +126,7 @@ impl Caller {
         keys.into_iter().map(|key| (key.clone(), self.dump(&key))).collect()
     }
 
-    /// What the server would write down of a key. The fields of a hash have no order.
+    /// A key as the server dumps it; a hash with its fields sorted, because they have no order.
     pub(super) fn dump(&mut self, key: &str) -> Vec<u8> {
         if self.say(&["TYPE", key]).text().as_deref() == Some("hash") {
             let fields = convert(self.say(&["HGETALL", key]));
@@ -147,7 +147,7 @@ impl Caller {
     }
 }
 
-/// The words of a command: it reads like an array of texts.
+/// The words of a command, which is encoded like a reply of texts.
 pub(super) fn words(command: &Command) -> Vec<String> {
     let mut bytes = Vec::new();
     command.write(&mut bytes);
@@ -157,7 +157,7 @@ pub(super) fn words(command: &Command) -> Vec<String> {
     words.iter().filter_map(Reply::text).map(str::to_owned).collect()
 }
 
-/// A reply as the engine sees it, from one as the test sees it.
+/// Converts the testkit's reply to the engine's.
 pub(super) fn convert(reply: Plain) -> Reply {
     match reply {
         Plain::Simple(text) => Reply::Status(text),

@@ -1,4 +1,4 @@
-//! What a script takes, three times: by its header, by its body, and by what the engine sends.
+//! The arguments of each script agree in its header, in its body, and in the command that the engine sends.
 
 use std::collections::BTreeSet;
 
@@ -14,19 +14,22 @@ pub(super) const RELEASE: &str = include_str!("../lua/release.lua");
 pub(super) const CANCEL: &str = include_str!("../lua/cancel.lua");
 const INSPECT: &str = include_str!("../lua/inspect.lua");
 const FORCE: &str = include_str!("../lua/force.lua");
-const LOCK: [&str; 6] = [
+const PARTS: [&str; 9] = [
     include_str!("../lua/common.lua"),
-    include_str!("../lua/straight.lua"),
+    include_str!("../lua/plain_begin.lua"),
+    include_str!("../lua/plain_result.lua"),
+    include_str!("../lua/plain_end.lua"),
+    include_str!("../lua/fast_path.lua"),
     include_str!("../lua/lock.lua"),
     include_str!("../lua/state.lua"),
     include_str!("../lua/holders.lua"),
     include_str!("../lua/queue.lua"),
 ];
 
-/// Every call carries this, whether the script needs all of it or not: all are called in one way.
+/// Every call carries this, whether the script needs all of it or not: one calling convention for all.
 const COMMON: &str = "ARGV[1]";
 
-/// The contract of a script: the comment that it begins with, as one line.
+/// The contract of a script: its leading comment, as one line.
 pub(super) fn header(script: &str) -> String {
     let lines = script.lines().map_while(|line| line.strip_prefix("--"));
     lines.map(str::trim).collect::<Vec<_>>().join(" ")
@@ -37,7 +40,7 @@ fn body(script: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The slots of that table that a text names, such as `ARGV[3]` and `ARGV[i * 2 + 1]`.
+/// The slots of a table that a text names, such as `ARGV[3]` and `ARGV[i * 2 + 1]`.
 fn slots(text: &str, table: &str) -> BTreeSet<String> {
     let opening = format!("{table}[");
     let parts = text.split(&opening).skip(1);
@@ -54,7 +57,7 @@ fn listed_for_each_lock(header: &str) -> usize {
     last.map_or(items.len(), |last| last + 1)
 }
 
-/// The slots of a body that has so many arguments for each lock, behind the common one.
+/// The slots used by a body with `count` arguments for each lock, after the common one.
 fn used_for_each_lock(count: usize) -> BTreeSet<String> {
     let slot = |at: usize| match (at + 2).checked_sub(count) {
         Some(more) if count == 1 => format!("ARGV[i + {more}]"),
@@ -78,21 +81,18 @@ fn the_header_of_each_script_names_the_slots_of_its_body() {
         assert_eq!(named, used, "{header}");
         check_keys(&header, &body);
     }
-    for part in LOCK {
-        assert_eq!(
-            slots(&body(part), "ARGV"),
-            BTreeSet::new(),
-            "what a lock is takes no arguments"
-        );
+    for part in PARTS {
+        let used = slots(&body(part), "ARGV");
+        assert_eq!(used, BTreeSet::new(), "an included part knows no arguments");
     }
 }
 
-/// A script for many locks looks at all of `KEYS`, one for a single lock at the first alone.
+/// A script for many locks reads all of `KEYS`, a script for one lock only the first.
 fn check_keys(header: &str, body: &str) {
     let named = slots(header, "KEYS");
     let is_for_many = named == BTreeSet::from(["KEYS[i]".to_owned()]);
-    let looks_at_all = body.contains("#KEYS") || body.contains("ipairs(KEYS)");
-    assert_eq!(is_for_many, looks_at_all, "{header}");
+    let reads_all = body.contains("#KEYS") || body.contains("ipairs(KEYS)");
+    assert_eq!(is_for_many, reads_all, "{header}");
     let used = slots(body, "KEYS");
     assert!(used.iter().all(|slot| named.contains(slot)), "{used:?} in {header}");
 }
