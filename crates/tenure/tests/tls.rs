@@ -38,7 +38,7 @@ async fn connect(url: &str) -> Tenure {
     Tenure::connect(url).await.unwrap()
 }
 
-/// Connects in vain, with a password, and gives the sentence that says why.
+/// Fails to connect, with a password; returns the error message.
 async fn refusal(url: &str) -> String {
     let url = url.replace("rediss://", "rediss://ann:s3cret@");
     let error = Tenure::connect(&url).await.unwrap_err();
@@ -72,8 +72,8 @@ async fn a_lock_is_handed_over_and_renewed() {
     assert!(!held.is_lost(), "renewed");
     let fence = held.fence();
     assert_eq!(held.release().await.unwrap(), Released::Now);
-    let told = tokio::time::timeout(ms(1_000), waiter).await;
-    let (next, outcome, _two) = told.expect("told by a message, not by asking again").unwrap();
+    let granted = tokio::time::timeout(ms(1_000), waiter).await;
+    let (next, outcome, _two) = granted.expect("granted by a message, not by polling").unwrap();
     assert!(next > fence);
     assert_eq!(outcome, Released::Now);
 }
@@ -114,15 +114,15 @@ async fn many_locks_with_long_notes_are_held_at_once() {
     assert!(tenure.list("many/", 1_000).await.unwrap().is_empty());
 }
 
-/// A server that does not read lets the socket run full, in the midst of a record. What is left
-/// over is sent when it reads again.
+/// A server that does not read makes the socket full, within a record. The rest is sent when it reads
+/// again.
 #[tokio::test]
-async fn what_a_full_socket_leaves_over_is_sent_later() {
+async fn the_rest_of_a_full_socket_is_sent_later() {
     let server = start();
     let tenure = connect(&server.url()).await;
     let pid = Pid::from_raw(server.pid().try_into().unwrap()).unwrap();
     kill_process(pid, Signal::STOP).unwrap();
-    // A space takes three bytes on the way, so together they are more than a socket holds.
+    // A space is encoded as three bytes, so together they are more than a socket holds.
     let reason = " ".repeat(1024);
     let calls: Vec<_> = (0..3_000)
         .map(|number| {
@@ -139,7 +139,7 @@ async fn what_a_full_socket_leaves_over_is_sent_later() {
     }
 }
 
-/// The server comes back with other certificates, as it does when they are renewed.
+/// The server is restarted with other certificates, as when they are renewed.
 #[tokio::test]
 async fn a_killed_server_comes_back_with_new_certificates() {
     let mut server = start();
@@ -163,13 +163,13 @@ async fn a_killed_server_comes_back_with_new_certificates() {
 }
 
 #[tokio::test]
-async fn a_certificate_must_be_signed_by_one_who_is_trusted() {
+async fn a_certificate_must_be_signed_by_a_trusted_authority() {
     let server = start();
     let stranger = server.folder().join("stranger.pem");
     for url in [url(&server, &[]), url(&server, &[("ca", &stranger)])] {
         let why = refusal(&url).await;
-        let place = format!("127.0.0.1:{}", server.port().unwrap());
-        assert!(why.contains(&place) && why.contains("not signed by an authority"), "{why}");
+        let endpoint = format!("127.0.0.1:{}", server.port().unwrap());
+        assert!(why.contains(&endpoint) && why.contains("not signed by an authority"), "{why}");
         assert!(why.contains("?ca=FILE"), "{why}");
     }
 }
@@ -194,17 +194,17 @@ async fn a_certificate_must_not_have_expired() {
 async fn a_certificate_must_be_that_of_a_server() {
     let server = with(Tls::default().of_authority()).start();
     let why = refusal(&server.url()).await;
-    assert!(why.contains("is one of an authority, not of a server"), "{why}");
+    assert!(why.contains("is that of an authority, not of a server"), "{why}");
 }
 
 #[tokio::test]
-async fn a_client_shows_its_certificate_where_it_is_asked_for_one() {
+async fn a_client_sends_its_certificate_if_the_server_requires_one() {
     for version in ["TLSv1.3", "TLSv1.2"] {
         let asking = with(Tls::default().asks_clients()).arg("--tls-protocols", version);
         let server = asking.start();
         let file = |name: &str| server.folder().join(name);
         let why = refusal(&server.url()).await;
-        assert!(why.contains("client's certificate"), "{version}: {why}");
+        assert!(why.contains("client certificate"), "{version}: {why}");
         assert!(why.contains("?cert=FILE&key=FILE"), "{version}: {why}");
 
         let shown = |cert: &str, key: &str| {
@@ -227,22 +227,22 @@ async fn a_client_shows_its_certificate_where_it_is_asked_for_one() {
 }
 
 #[tokio::test]
-async fn files_that_are_of_no_use_are_named() {
+async fn unusable_files_are_named() {
     let server = start();
     let file = |name: &str| server.folder().join(name);
     let (ca, cert, key) = (file("ca.pem"), file("client.pem"), file("client.key"));
     let why = refusal(&url(&server, &[("ca", Path::new("/nowhere/ca.pem"))])).await;
     assert!(why.contains("/nowhere/ca.pem, which cannot be read: No such file"), "{why}");
     let why = refusal(&url(&server, &[("ca", &key)])).await;
-    assert!(why.contains("client.key holds no certificate"), "{why}");
+    assert!(why.contains("client.key contains no certificate"), "{why}");
     let why = refusal(&url(&server, &[("ca", &ca), ("cert", &cert), ("key", &cert)])).await;
-    assert!(why.contains("client.pem holds no private key"), "{why}");
+    assert!(why.contains("client.pem contains no private key"), "{why}");
     let half = Tenure::connect(&url(&server, &[("ca", &ca), ("cert", &cert)])).await.unwrap_err();
     assert!(half.to_string().contains("cert without its key"), "{half}");
 }
 
 #[tokio::test]
-async fn a_plain_server_is_told_from_one_with_tls() {
+async fn a_plain_server_is_distinguished_from_one_with_tls() {
     let plain = Server::builder().on_port().start();
     let why = refusal(&plain.url().replace("redis://", "rediss://")).await;
     assert!(why.contains("TLS") && why.contains("write redis:// for rediss://"), "{why}");
@@ -253,7 +253,7 @@ async fn a_plain_server_is_told_from_one_with_tls() {
     assert!(matches!(error, Error::Connect { .. }), "{error:?}");
 }
 
-/// Whoever answers, but not with TLS.
+/// A server that answers, but not with TLS.
 #[tokio::test]
 async fn another_protocol_is_no_tls() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -268,7 +268,7 @@ async fn another_protocol_is_no_tls() {
 }
 
 #[tokio::test]
-async fn a_listener_that_says_nothing_is_left_in_time() {
+async fn a_silent_listener_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let url = format!("rediss://{address}");
@@ -277,8 +277,8 @@ async fn a_listener_that_says_nothing_is_left_in_time() {
     drop(listener);
 }
 
-/// Without `ca`, it is the system's authorities that count. What they are is told by a variable,
-/// as in programs with OpenSSL, and so is set for another process.
+/// Without `ca`, the system's authorities are used. They are taken from a variable, as in programs with
+/// OpenSSL, so the test runs in another process.
 #[test]
 fn the_systems_authorities_are_trusted() {
     let server = start();

@@ -118,7 +118,7 @@ fn a_foreign_key_is_named_and_hides_no_other() {
     assert_eq!(found.status.code(), Some(1));
     let found = String::from_utf8(found.stdout).unwrap();
     let finding = "problem  contents: locks that cannot be read: x (the server said: DAMAGED ";
-    assert!(found.contains(finding) && found.contains("as of `tenure:{x}`: remove "), "{found}");
+    assert!(found.contains(finding) && found.contains("such as `tenure:{x}`: delete "), "{found}");
 
     let output = fixture.output(&["ls"]);
     assert_eq!(output.status.code(), Some(0));

@@ -1,7 +1,7 @@
-//! Where a server is, from its URL. The password is in no message and no Debug.
+//! The address of a server, parsed from its URL. The password is in no message and no Debug.
 //!
-//! What is not understood is refused, never skipped: a parameter that was meant to make the
-//! connection safe must not be lost by its spelling.
+//! Unknown parameters are errors, never ignored: a misspelled parameter that was meant to make the
+//! connection safe must not be lost.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,14 +17,14 @@ use super::sentinel_url;
 use super::tls::Trust;
 use crate::error::{Invalid, StoreError};
 
-/// Where a server is, and as whom to speak to it.
+/// Which server takes the locks, and the login.
 #[derive(Clone)]
 pub(super) struct Address {
     pub(super) master: Master,
     pub(super) login: Login,
 }
 
-/// Which server takes the locks.
+/// The server that takes the locks.
 #[derive(Clone)]
 pub(super) enum Master {
     At(Endpoint),
@@ -58,7 +58,7 @@ impl fmt::Display for Master {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Endpoint {
     Tcp(String, u16),
-    /// With TLS, and so under the name that the server's certificate must have.
+    /// With TLS; the server's certificate must be valid for `name`.
     Tls {
         host: String,
         port: u16,
@@ -75,7 +75,7 @@ pub(super) struct Login {
     pub(super) database: u32,
 }
 
-/// The forms of a URL, for the sentence that refuses another.
+/// The accepted forms of a URL, for error messages.
 const FORMS: &str = "redis://[user:password@]host[:port][/database], valkey://…, \
                      rediss://…[?ca=FILE&cert=FILE&key=FILE] or valkeys://… for TLS, \
                      redis+sentinel://[user:password@]s1,s2,s3/master[/database], \
@@ -94,26 +94,28 @@ impl Address {
             "rediss" | "valkeys" => parse_tls,
             "unix" | "redis+unix" | "valkey+unix" => parse_unix,
             _ if sentinel_url::is_scheme(scheme) => return sentinel_url::parse(url),
-            _ if scheme.contains("cluster") => return Err(refuse("Cluster is not spoken yet")),
+            _ if scheme.contains("cluster") => return Err(refuse("Cluster is not supported yet")),
             _ => return Err(refuse("its scheme is unknown")),
         };
         let url = Url::parse(url).map_err(|error| refuse(&error.to_string()))?;
         if url.fragment().is_some() {
-            return Err(refuse("nothing may follow a #, and no connection is made insecure by it"));
+            return Err(refuse(
+                "it has a fragment (#…), and none is supported, not even #insecure",
+            ));
         }
         parse(&url)
     }
 
-    /// What is to be said first on a connection.
+    /// The commands that log in and select the database, sent first on a connection.
     pub(super) fn greeting(&self) -> Vec<Command> {
         greeting(&self.login)
     }
 }
 
-/// What is to be said first on a connection, to log in.
+/// The commands that log in and select the database.
 pub(super) fn greeting(Login { user, password, database }: &Login) -> Vec<Command> {
     let mut commands = Vec::new();
-    // A user without a password is a user all the same, and not the default one.
+    // A user without a password is still not the default user.
     if user.is_some() || password.is_some() {
         let mut command = Command::new("AUTH");
         user.iter().for_each(|user| command.push(user));
@@ -132,42 +134,42 @@ fn parse_plain(url: &Url) -> Result<Address, Invalid> {
             Ok(Address { master: Master::At(Endpoint::Tcp(host, port)), login: parse_login(url)? })
         }
         Some((key, _)) if matches!(&*key, "ca" | "cert" | "key") => {
-            Err(refuse("ca, cert and key are for TLS, which rediss:// speaks"))
+            Err(refuse("ca, cert and key are for TLS, and so for rediss://"))
         }
-        Some(_) => Err(refuse("it asks for something behind a question mark")),
+        Some(_) => Err(refuse("it has a parameter after a question mark, and takes none")),
     }
 }
 
 fn parse_tls(url: &Url) -> Result<Address, Invalid> {
     let (host, port) = parse_host(url)?;
     let name = ServerName::try_from(host.clone());
-    let name = name.map_err(|_| refuse("no certificate can be for a host of that name"))?;
+    let name = name.map_err(|_| refuse("its host is not a valid name for a certificate"))?;
     let files: Vec<_> = url.query_pairs().map(|(key, file)| (key.into(), file.into())).collect();
     let trust = parse_trust(true, &files)?.unwrap_or_default();
     let endpoint = Endpoint::Tls { host, port, name, trust };
     Ok(Address { master: Master::At(endpoint), login: parse_login(url)? })
 }
 
-/// What the parameters of a URL say about TLS, if it is spoken.
+/// The TLS parameters of a URL; none without TLS.
 pub(super) fn parse_trust(
     is_tls: bool,
     files: &[(String, String)],
 ) -> Result<Option<Trust>, Invalid> {
     let (mut ca, mut cert, mut key) = (None, None, None);
     for (parameter, file) in files {
-        // A variable of a script that was not set, for example.
+        // For example an unset variable of a shell script.
         if file.is_empty() {
-            return Err(refuse("a parameter of it names no file"));
+            return Err(refuse("one of its parameters names no file"));
         }
         let file = Some(PathBuf::from(file));
         match parameter.as_str() {
             "ca" | "cert" | "key" if !is_tls => {
-                return Err(refuse("ca, cert and key are for TLS, which rediss:// speaks"));
+                return Err(refuse("ca, cert and key are for TLS, and so for rediss://"));
             }
             "ca" => ca = file,
             "cert" => cert = file,
             "key" => key = file,
-            _ => return Err(refuse("it asks for something that is not known")),
+            _ => return Err(refuse("it has a parameter that is not known")),
         }
     }
     let trust = Trust::new(ca, cert, key).map_err(|invalid| refuse(&invalid.to_string()))?;
@@ -177,7 +179,7 @@ pub(super) fn parse_trust(
 pub(super) fn parse_host(url: &Url) -> Result<(String, u16), Invalid> {
     let host = url.host_str().filter(|host| !host.is_empty());
     let host = host.ok_or_else(|| refuse("it names no host"))?;
-    // An IPv6 address stands in brackets there, and without them when it is looked up.
+    // An IPv6 address is in brackets in a URL, and without them when it is resolved.
     Ok((host.trim_matches(['[', ']']).to_owned(), url.port().unwrap_or(6379)))
 }
 
@@ -201,14 +203,14 @@ fn parse_unix(url: &Url) -> Result<Address, Invalid> {
             "db" => login.database = parse_database(&value)?,
             "user" => login.user = Some(value.into_owned()),
             "pass" => login.password = Some(value.into_owned()),
-            _ => return Err(refuse("it asks for something other than db, user and pass")),
+            _ => return Err(refuse("it has a parameter other than db, user and pass")),
         }
     }
     Ok(Address { master: Master::At(Endpoint::Unix(path.into())), login })
 }
 
 pub(super) fn parse_database(text: &str) -> Result<u32, Invalid> {
-    text.parse().map_err(|_| refuse("its database is no number"))
+    text.parse().map_err(|_| refuse("its database is not a number"))
 }
 
 pub(super) fn decode(text: &str) -> Result<String, Invalid> {
@@ -239,7 +241,7 @@ impl fmt::Debug for Address {
 mod tests {
     use super::*;
 
-    fn place(url: &str) -> Endpoint {
+    fn endpoint(url: &str) -> Endpoint {
         match Address::parse(url).unwrap().master {
             Master::At(endpoint) => endpoint,
             Master::Named(sentinels) => panic!("{sentinels}"),
@@ -248,22 +250,22 @@ mod tests {
 
     #[test]
     fn the_forms_that_people_use_are_understood() {
-        assert_eq!(place("redis://127.0.0.1"), Endpoint::Tcp("127.0.0.1".into(), 6379));
-        assert_eq!(place("redis://[::1]:7000"), Endpoint::Tcp("::1".into(), 7000));
-        assert_eq!(place("valkey://host:7000/2"), Endpoint::Tcp("host".into(), 7000));
-        assert_eq!(place("unix:///run/redis.sock"), Endpoint::Unix("/run/redis.sock".into()));
-        assert_eq!(place("redis+unix:///run/r.sock?db=1"), Endpoint::Unix("/run/r.sock".into()));
+        assert_eq!(endpoint("redis://127.0.0.1"), Endpoint::Tcp("127.0.0.1".into(), 6379));
+        assert_eq!(endpoint("redis://[::1]:7000"), Endpoint::Tcp("::1".into(), 7000));
+        assert_eq!(endpoint("valkey://host:7000/2"), Endpoint::Tcp("host".into(), 7000));
+        assert_eq!(endpoint("unix:///run/redis.sock"), Endpoint::Unix("/run/redis.sock".into()));
+        assert_eq!(endpoint("redis+unix:///run/r.sock?db=1"), Endpoint::Unix("/run/r.sock".into()));
     }
 
     #[test]
-    fn tls_is_spoken_with_whom_the_url_says() {
+    fn tls_checks_the_name_and_files_of_the_url() {
         let file = |name: &str| Some(PathBuf::from(name));
-        let Endpoint::Tls { host, port, name, trust } = place("rediss://ann:word@host/2") else {
+        let Endpoint::Tls { host, port, name, trust } = endpoint("rediss://ann:word@host/2") else {
             panic!("without TLS")
         };
         assert_eq!((host.as_str(), port, &*name.to_str()), ("host", 6379, "host"));
         assert_eq!(trust, Trust::default());
-        let given = place("valkeys://[::1]:7000?ca=/etc/c%20a.pem&cert=me.pem&key=me.key");
+        let given = endpoint("valkeys://[::1]:7000?ca=/etc/c%20a.pem&cert=me.pem&key=me.key");
         let Endpoint::Tls { name, trust, .. } = &given else { panic!("without TLS") };
         assert!(matches!(name, ServerName::IpAddress(_)), "{name:?}");
         let expected = Trust::new(file("/etc/c a.pem"), file("me.pem"), file("me.key"));
@@ -272,19 +274,19 @@ mod tests {
     }
 
     #[test]
-    fn the_login_is_said_first() {
-        let said = |url: &str| {
+    fn the_login_comes_first() {
+        let sent = |url: &str| {
             let mut bytes = Vec::new();
             let commands = Address::parse(url).unwrap().greeting();
             commands.iter().for_each(|command| command.write(&mut bytes));
             String::from_utf8(bytes).unwrap().replace("\r\n", " ")
         };
-        assert_eq!(said("redis://host"), "");
+        assert_eq!(sent("redis://host"), "");
         let full = "*3 $4 AUTH $3 ann $4 s%et *2 $6 SELECT $1 3 ";
-        assert_eq!(said("redis://ann:s%25et@host/3"), full);
-        assert_eq!(said("rediss://ann:s%25et@host/3?ca=ca.pem"), full);
-        assert_eq!(said("unix:///r.sock?db=3&user=ann&pass=s%25et"), full);
-        assert_eq!(said("redis://:word@host"), "*2 $4 AUTH $4 word ");
+        assert_eq!(sent("redis://ann:s%25et@host/3"), full);
+        assert_eq!(sent("rediss://ann:s%25et@host/3?ca=ca.pem"), full);
+        assert_eq!(sent("unix:///r.sock?db=3&user=ann&pass=s%25et"), full);
+        assert_eq!(sent("redis://:word@host"), "*2 $4 AUTH $4 word ");
     }
 
     #[test]

@@ -1,36 +1,35 @@
 //! Gathering operations into calls, in order.
 //!
-//! A lone caller waits for nobody. While a call of one kind is in flight, operations of that kind are
-//! gathered, and sent as one call over many keys: as soon as its answer is there, if the server is near; if
-//! it is farther away, as soon as [`Batcher::keep_sending`] comes to it, until as many calls are in flight as
-//! [`trip`](super::trip) says. It takes that task a moment to wake up, and those who were told something by
-//! one answer mostly ask their next questions within that moment. A full lot of operations leaves in any case, with a few
-//! calls of its kind in flight: the server then has work while this client reads the answers to the last one.
+//! An operation without concurrent ones is sent at once. While a call of one kind is in flight, operations of that kind
+//! are gathered, and sent as one call over many keys. If the server is near, that happens when the answer arrives; if
+//! it is farther away, when [`Batcher::keep_sending`] runs, until as many calls are in flight as [`trip`](super::trip)
+//! allows: while that task wakes up, the callers woken by one answer mostly submit their next operations. A full batch
+//! is sent in any case, with a few calls of its kind in flight: so the server has work while this client reads the
+//! answers to the previous one.
 //!
-//! **Order.** A server performs what comes on one connection in the order in which it comes. So the
-//! operations of this client on one name are performed in the order in which they were sent here, if an
-//! operation never leaves before an earlier one of its name: an acquire does not overtake the release
-//! before it. Only the first operations of a name, as far as they are of one kind, are ready to leave;
-//! those behind them follow as soon as these are on the socket, and need not wait for the answer.
+//! **Order.** A server performs the calls of one connection in the order in which they arrive. So this client's
+//! operations on one name are performed in the order in which they were submitted, provided that none is sent before an
+//! earlier one of its name: an acquire does not overtake the release before it. Only the first operations of a name, as
+//! far as they are of one kind, are ready to be sent; the next ones become ready as soon as these are on the socket,
+//! and need not wait for the answer.
 //!
-//! **Held back.** A release that probably hands the lock over is followed by an acquire of the same client only when it
-//! is answered. Sent at once, both would often be in the server's buffer together, and the message to the next holder is
-//! written when the server has performed both.
+//! **Held back.** An acquire that follows a release which probably hands the lock over is sent only when that is
+//! answered. Sent at once, both would often be in the server's buffer together, and the server writes the message to
+//! the next holder when it has performed both.
 //!
-//! **More to do.** One call does a bounded amount of work. Where there is more to settle in a lock, the
-//! answer ends with a plus sign: an acquire is sent again, for its own answer depends on the rest; after
-//! any other operation, calls that cancel nothing follow until the lock is settled.
+//! **Continuation.** One call does a bounded amount of work. If there is more to settle in a lock, the answer ends with
+//! a plus sign: an acquire is sent again, because its own answer depends on the rest; after any other operation, calls
+//! that cancel nothing follow until the lock is settled.
 //!
-//! **Put back.** What a call has not performed is put back, before all that waits of its names: where the
-//! server has forgotten the script, which then is sent along; and where it refuses a call as a whole because of
-//! one of its keys: then each operation leaves in a call of its own, for what is wrong with one lock is that
-//! lock's trouble alone. But an acquire must not come behind what was sent after it: see
-//! [`flights`](self::flights).
+//! **Put back.** Operations that a call has not performed are put back, before all that wait of their names: if the
+//! server has lost the script, which is then sent along; and if it refuses a call as a whole because of one of its
+//! keys: then each operation is sent in a call of its own, so that an error of one lock affects no other. But an
+//! acquire must not be sent after a later release or cancel of its name: see [`flights`](self::flights).
 //!
-//! **One sender.** Whoever finds that something can leave becomes the sender, until nothing can: it
-//! takes a batch, lets go of the lock, and writes it to the socket. Others only add. So batches reach
-//! the socket in the order in which they were taken, no lock is held while the link is called, and a
-//! link that answers at once, because it is down, does not call deeper.
+//! **One sender.** A thread that finds a call ready becomes the sender, until none is: it takes a batch, unlocks, and
+//! writes it to the socket. Other threads only add operations. So batches reach the socket in the order in which they
+//! were taken, no mutex is held while the link is called, and a link that answers at once, because it is down, does not
+//! recurse.
 
 mod flights;
 mod gathered;
@@ -43,10 +42,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use self::flights::FlightId;
-use self::gathered::{Departure, Gathered, Waiting};
+use self::gathered::{Dispatch, Gathered, Waiting};
 use self::item::{Batch, awaited, distribute, settling};
 pub(super) use self::item::{Batched, Common, is_more, lines, read};
-use super::call::Landing;
+use super::call::CallOutcome;
 use super::errors::may_be_about_one;
 use super::link::{Link, closed};
 use super::resp::Reply;
@@ -56,7 +55,7 @@ use crate::engine::Answer;
 use crate::error::StoreError;
 use crate::sync::lock;
 
-/// How many operations one call carries at most: one call must not keep a server from others.
+/// How many operations one call carries at most: a call must not block the server for other clients.
 const MOST: usize = 128;
 
 /// Sends the operations of one client, on one connection.
@@ -64,7 +63,7 @@ pub(super) struct Batcher {
     link: Arc<Link>,
     client: String,
     gathered: Mutex<Gathered>,
-    /// Something is left for [`Batcher::keep_sending`].
+    /// There is work for [`Batcher::keep_sending`].
     left_over: Notify,
 }
 
@@ -83,14 +82,14 @@ impl Batcher {
         answer
     }
 
-    /// Goes on settling a lock in which one call has left more to do.
+    /// Continues to settle a lock that one call has not settled completely.
     pub(super) fn settle(self: &Arc<Self>, name: LockName) {
         let mut gathered = lock(&self.gathered);
         gathered.add(settling(name, 0));
         self.send_ready(gathered);
     }
 
-    /// Sends several, together as far as one call carries them.
+    /// Sends several, in as few calls as carry them.
     pub(super) fn send_all<O: Batched>(
         self: &Arc<Self>,
         operations: Vec<O>,
@@ -102,34 +101,34 @@ impl Batcher {
         answers
     }
 
-    /// Sends what gathers while calls are in flight, for ever. Runs where replies are read: on the I/O
-    /// thread, or on the callers' runtime.
+    /// Sends the operations gathered while calls are in flight; never returns. Runs where replies are read: on the
+    /// I/O thread, or on the callers' runtime.
     pub(super) async fn keep_sending(self: Arc<Self>) {
         loop {
             self.left_over.notified().await;
             let mut gathered = lock(&self.gathered);
-            gathered.is_told = false;
+            gathered.is_notified = false;
             self.send_all_ready(gathered);
         }
     }
 
-    /// Sends what can leave at once, for a caller; [`Self::keep_sending`] sees to the rest.
+    /// Sends, on a caller's thread, the calls that need not wait for another; [`Self::keep_sending`] sends the rest.
     fn send_ready<'a>(self: &'a Arc<Self>, gathered: MutexGuard<'a, Gathered>) {
         let mut gathered = self.send_while(gathered, 1);
-        let is_left = !gathered.is_sending && gathered.can_leave(self.link.trip.calls());
-        if is_left && !gathered.is_told {
-            gathered.is_told = true;
+        let is_left = !gathered.is_sending && gathered.can_send(self.link.trip.calls());
+        if is_left && !gathered.is_notified {
+            gathered.is_notified = true;
             drop(gathered);
             self.left_over.notify_one();
         }
     }
 
-    /// Sends all that can leave.
+    /// Sends all calls that may be in flight.
     fn send_all_ready<'a>(self: &'a Arc<Self>, gathered: MutexGuard<'a, Gathered>) {
         drop(self.send_while(gathered, self.link.trip.calls()));
     }
 
-    /// Sends while fewer than so many calls of a kind are in flight, unless another thread is sending.
+    /// Sends while fewer than `calls` calls of a kind are in flight, unless another thread is sending.
     fn send_while<'a>(
         self: &'a Arc<Self>,
         mut gathered: MutexGuard<'a, Gathered>,
@@ -140,9 +139,9 @@ impl Batcher {
         }
         gathered.is_sending = true;
         let sending = Sending(self);
-        while let Some(departure) = gathered.take(calls) {
+        while let Some(dispatch) = gathered.take(calls) {
             drop(gathered);
-            self.depart(departure);
+            self.dispatch(dispatch);
             gathered = lock(&self.gathered);
         }
         gathered.is_sending = false;
@@ -150,7 +149,7 @@ impl Batcher {
         gathered
     }
 
-    fn depart(self: &Arc<Self>, Departure { id, batch, tells }: Departure) {
+    fn dispatch(self: &Arc<Self>, Dispatch { id, batch, sends_text }: Dispatch) {
         let flight = Flight { batcher: self.clone(), id, batch };
         let Some(first) = flight.batch.first() else { return };
         let names = flight.batch.iter().map(|item| item.name());
@@ -158,23 +157,24 @@ impl Batcher {
         let mut call = self.link.prepare(first.script(), names, &self.client);
         flight.batch.iter().for_each(|item| item.arguments(common, &mut call.command));
         call.command.is_answered_last = flight.batch.iter().any(|item| item.hands_over());
-        if tells {
-            return self.link.call_telling(call, Box::new(move |result| flight.land(result)));
+        if sends_text {
+            let done = Box::new(move |result| flight.complete(result));
+            return self.link.call_with_script(call, done);
         }
         self.link.call_once(
             call,
-            Box::new(move |call, landing| match landing {
-                Landing::Done(result) => flight.land(result),
-                Landing::Missing => {
-                    let is_told = flight.batcher.link.was_told_since(&call);
-                    flight.put_back(!is_told, false);
+            Box::new(move |call, outcome| match outcome {
+                CallOutcome::Answered(result) => flight.complete(result),
+                CallOutcome::MissingScript => {
+                    let is_text_sent = flight.batcher.link.is_text_sent_since(&call);
+                    flight.put_back(!is_text_sent, false);
                 }
             }),
         );
     }
 }
 
-/// Sending. If it ends by a panic, others must not wait for it for ever.
+/// A thread is sending. If it panics, another one must be able to send.
 struct Sending<'a>(&'a Arc<Batcher>);
 
 impl Drop for Sending<'_> {
@@ -183,7 +183,7 @@ impl Drop for Sending<'_> {
     }
 }
 
-/// A call in flight. Dropped without an answer, it is unknown what it did.
+/// A call in flight. Dropped without an answer, its effect is unknown.
 struct Flight {
     batcher: Arc<Batcher>,
     id: FlightId,
@@ -191,31 +191,31 @@ struct Flight {
 }
 
 impl Flight {
-    /// The answer is there: first the next call departs, then everyone is told.
-    fn land(mut self, result: Result<Reply, StoreError>) {
+    /// Handles the answer: first sends the next call, then answers the operations.
+    fn complete(mut self, result: Result<Reply, StoreError>) {
         match result {
-            Err(trouble) if self.batch.len() > 1 && may_be_about_one(&trouble) => {
+            Err(error) if self.batch.len() > 1 && may_be_about_one(&error) => {
                 self.put_back(false, true);
             }
             result => {
                 let batch = std::mem::take(&mut self.batch);
                 let script = batch.first().map(|item| item.script());
                 script.into_iter().for_each(|script| self.end(script));
-                self.follow(distribute(batch, result));
+                self.continue_with(distribute(batch, result));
             }
         }
     }
 
-    /// The call was not performed. Its operations leave again, unless they would come too late.
-    fn put_back(mut self, tells: bool, is_alone: bool) {
+    /// The call was not performed. Its operations are sent again, unless they would come too late.
+    fn put_back(mut self, sends_text: bool, is_alone: bool) {
         let batch = std::mem::take(&mut self.batch);
         let Some(script) = batch.first().map(|item| item.script()) else { return };
         let mut gathered = lock(&self.batcher.gathered);
-        gathered.lane(script).tells |= tells;
+        gathered.lane(script).sends_text |= sends_text;
         let later = gathered.flights.after(self.id);
         let (refused, again): (Batch, Batch) =
             batch.into_iter().partition(|item| item.is_acquire() && later.contains(item.name()));
-        // The last one first, because each comes before those that are there.
+        // In reverse, because each is put before all that wait.
         let again = again.into_iter().rev().map(|item| Waiting { item, is_alone });
         again.for_each(|waiting| gathered.add_first(waiting));
         drop(gathered);
@@ -223,8 +223,8 @@ impl Flight {
         refuse(refused);
     }
 
-    /// Sends what follows the operations of this call.
-    fn follow(&self, items: Batch) {
+    /// Sends the continuations of this call's operations.
+    fn continue_with(&self, items: Batch) {
         if items.is_empty() {
             return;
         }
@@ -237,20 +237,20 @@ impl Flight {
         refuse(late);
     }
 
-    /// The call has landed: others of its kind may depart.
+    /// The call is no longer in flight: sends the calls that have waited for it.
     fn end(&self, script: &'static Script) {
         let mut gathered = lock(&self.batcher.gathered);
         gathered.lane(script).in_flight -= 1;
-        gathered.land(self.id);
+        gathered.complete(self.id);
         self.batcher.send_all_ready(gathered);
     }
 }
 
-/// Answers acquires that were not performed, and cannot be any more.
+/// Answers acquires that were not performed, and must not be sent again.
 fn refuse(items: Batch) {
-    let trouble =
+    let error =
         StoreError::refused("the lock was released or cancelled before it could be acquired");
-    drop(distribute(items, Err(trouble)));
+    drop(distribute(items, Err(error)));
 }
 
 impl Drop for Flight {

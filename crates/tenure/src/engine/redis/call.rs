@@ -1,5 +1,4 @@
-//! Calls of scripts, by the name that the server gives them, or with their text where it has
-//! forgotten them.
+//! Calls of scripts, by their hash, or with their text if the server does not have them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,8 +16,8 @@ use crate::core::name::LockName;
 use crate::error::StoreError;
 use crate::sync::lock;
 
-/// How often a script is loaded for one call, where it cannot be sent along: each time, the server may
-/// be made to forget it before it is called.
+/// How often a script is loaded for one call by a user who may not run EVAL: each time, the server's script cache may
+/// be flushed before the call.
 const LOADS: u32 = 8;
 
 /// A call of a script.
@@ -29,21 +28,18 @@ pub(super) struct Call {
     pub(super) command: Command,
 }
 
-/// Called with a script's answer.
-pub(super) type Landed = Done;
-
-/// What came of a call that was sent once.
-pub(super) enum Landing {
-    /// The server does not know the script. So it has not run.
-    Missing,
-    Done(Result<Reply, StoreError>),
+/// The outcome of a call that was sent once.
+pub(super) enum CallOutcome {
+    /// The server does not have the script, and so has not run it.
+    MissingScript,
+    Answered(Result<Reply, StoreError>),
 }
 
-/// Called with what came of a call that was sent once.
-pub(super) type LandedOnce = Box<dyn FnOnce(Arc<Call>, Landing) + Send>;
+/// Called with the outcome of a call that was sent once.
+pub(super) type OnOutcome = Box<dyn FnOnce(Arc<Call>, CallOutcome) + Send>;
 
 impl Link {
-    /// What all calls of a client are told.
+    /// The arguments that all calls of a client have in common.
     pub(super) fn common<'a>(&self, client: &'a str) -> Common<'a> {
         Common { client, retention: self.retention }
     }
@@ -58,82 +54,84 @@ impl Link {
         let number = self.nonce.fetch_add(1, Ordering::Relaxed);
         let nonce = number.to_string();
         let mut command = Command::new("EVALSHA").arg(&script.hash).arg(names.len().to_string());
-        names.for_each(|name| command.push(keys::lock(name)));
+        names.for_each(|name| command.push(keys::lock_key(name)));
         command.push(format!("{nonce} {client} {}", self.retention));
         Call { script, number, nonce, command }
     }
 
-    /// Runs a script, telling the server its text where it does not know it, and checks that the
-    /// answer is the one to this very call.
-    pub(super) fn call(self: &Arc<Self>, call: Call, landed: Landed) {
+    /// Runs a script, sending its text if the server does not have it, and checks that the answer belongs to
+    /// this call.
+    pub(super) fn call(self: &Arc<Self>, call: Call, done: Done) {
         let link = self.clone();
         self.call_once(
             call,
-            Box::new(move |call, landing| match landing {
-                Landing::Missing if link.was_told_since(&call) => link.call_again(call, landed),
-                Landing::Missing => link.call_with_text(call, landed),
-                Landing::Done(result) => landed(result),
+            Box::new(move |call, outcome| match outcome {
+                CallOutcome::MissingScript if link.is_text_sent_since(&call) => {
+                    link.call_again(call, done);
+                }
+                CallOutcome::MissingScript => link.call_with_text(call, done),
+                CallOutcome::Answered(result) => done(result),
             }),
         );
     }
 
-    /// Runs a script that the server is expected to know.
-    pub(super) fn call_once(self: &Arc<Self>, call: Call, landed: LandedOnce) {
+    /// Runs a script that the server is expected to have.
+    pub(super) fn call_once(self: &Arc<Self>, call: Call, on_outcome: OnOutcome) {
         let call = Arc::new(call);
         let sent = call.clone();
         let done = Box::new(move |result: Result<Reply, StoreError>| match result {
-            Ok(reply) if is_missing_script(&reply) => landed(call, Landing::Missing),
+            Ok(reply) if is_missing_script(&reply) => on_outcome(call, CallOutcome::MissingScript),
             result => {
                 let answer = call.answer(result);
-                landed(call, Landing::Done(answer));
+                on_outcome(call, CallOutcome::Answered(answer));
             }
         });
         self.send(&sent.command, done);
     }
 
-    /// Runs a script with its text.
-    pub(super) fn call_telling(self: &Arc<Self>, call: Call, landed: Landed) {
-        self.clone().call_with_text(Arc::new(call), landed);
+    /// Runs a script, sending its text.
+    pub(super) fn call_with_script(self: &Arc<Self>, call: Call, done: Done) {
+        self.clone().call_with_text(Arc::new(call), done);
     }
 
-    /// Whether the server was sent the script's text since this call. Of many calls that were under way when
-    /// it forgot its scripts, one takes the text along.
-    pub(super) fn was_told_since(&self, call: &Call) -> bool {
-        lock(&self.told).get(&*call.script.hash).is_some_and(|told| *told > call.number)
+    /// Whether the script's text was sent after this call. Of many calls that were in flight when the server lost its
+    /// scripts, one carries the text.
+    pub(super) fn is_text_sent_since(&self, call: &Call) -> bool {
+        lock(&self.texts_sent).get(&*call.script.hash).is_some_and(|sent| *sent > call.number)
     }
 
-    fn call_again(self: Arc<Self>, call: Arc<Call>, landed: Landed) {
+    fn call_again(self: Arc<Self>, call: Arc<Call>, on_answer: Done) {
         let (link, sent) = (self.clone(), call.clone());
         let done = Box::new(move |result: Result<Reply, StoreError>| match result {
-            Ok(reply) if is_missing_script(&reply) => link.call_with_text(call, landed),
-            result => landed(call.answer(result)),
+            Ok(reply) if is_missing_script(&reply) => link.call_with_text(call, on_answer),
+            result => on_answer(call.answer(result)),
         });
         self.send(&sent.command, done);
     }
 
-    /// Sends it with its text: told it beforehand, the server could be made to forget it again in between.
-    fn call_with_text(self: Arc<Self>, call: Arc<Call>, landed: Landed) {
-        lock(&self.told).insert(&call.script.hash, self.nonce.load(Ordering::Relaxed));
+    /// Sends the text with the call: loaded by a command before, the script could be flushed again in between.
+    fn call_with_text(self: Arc<Self>, call: Arc<Call>, on_answer: Done) {
+        lock(&self.texts_sent).insert(&call.script.hash, self.nonce.load(Ordering::Relaxed));
         let command =
             call.command.with_head(["EVALSHA", &call.script.hash], ["EVAL", &call.script.text]);
         let link = self.clone();
         let done = Box::new(move |result: Result<Reply, StoreError>| match result {
-            Ok(reply) if is_forbidden(&reply) => link.load_and_call(call, landed, LOADS),
-            result => landed(call.answer(result)),
+            Ok(reply) if is_forbidden(&reply) => link.load_and_call(call, on_answer, LOADS),
+            result => on_answer(call.answer(result)),
         });
         self.send(&command, done);
     }
 
-    /// A user who may not send scripts may load them.
-    fn load_and_call(self: Arc<Self>, call: Arc<Call>, landed: Landed, loads: u32) {
+    /// For a user who may run SCRIPT LOAD but not EVAL.
+    fn load_and_call(self: Arc<Self>, call: Arc<Call>, on_answer: Done, loads: u32) {
         let load = Command::new("SCRIPT").arg("LOAD").arg(&call.script.text);
         self.send(&load, Box::new(|_| ()));
         let (link, sent) = (self.clone(), call.clone());
         let done = Box::new(move |result: Result<Reply, StoreError>| match result {
             Ok(reply) if is_missing_script(&reply) && loads > 1 => {
-                link.load_and_call(call, landed, loads - 1);
+                link.load_and_call(call, on_answer, loads - 1);
             }
-            result => landed(call.answer(result)),
+            result => on_answer(call.answer(result)),
         });
         self.send(&sent.command, done);
     }
@@ -147,7 +145,7 @@ impl Link {
 }
 
 impl Call {
-    /// What the script answered: a text or an array that begins with the nonce, and what was behind it.
+    /// The script's answer: a text or an array that begins with this call's nonce.
     fn answer(&self, result: Result<Reply, StoreError>) -> Result<Reply, StoreError> {
         let reply = result?;
         let echo = match &reply {
@@ -158,6 +156,6 @@ impl Call {
         if echo.and_then(|echo| echo.split([' ', '\n']).next()) == Some(&self.nonce) {
             return Ok(reply);
         }
-        Err(StoreError::unknown("the server gave the answer to another request"))
+        Err(StoreError::unknown("the server sent the answer to another request"))
     }
 }

@@ -1,4 +1,4 @@
-//! What a server tells about itself, and what that means for locks.
+//! The checks of `doctor` on a server: its settings, and their consequences for locks.
 
 use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -12,14 +12,14 @@ use crate::engine::ListRequest;
 use crate::engine::checkup::{Finding, Severity};
 use crate::error::StoreError;
 
-/// Answers slower than this keep short leases from being renewed in time.
+/// With slower answers, short leases may not be renewed in time.
 const SLOW: Duration = Duration::from_millis(50);
 
-/// A clock that differs by more than this was set, or will be.
+/// A larger difference between clocks means that one of them was set by hand, or will be.
 const SKEWED: Duration = Duration::from_secs(2);
 
-/// How many locks are looked at, and how many of those that cannot be read are named.
-const LOOKED_AT: usize = 10_000;
+/// How many locks are checked, and how many of the unreadable ones are named.
+const CHECKED: usize = 10_000;
 const NAMED: usize = 5;
 
 pub(super) async fn checkup(server: &Server) -> Result<Vec<Finding>, StoreError> {
@@ -30,7 +30,7 @@ pub(super) async fn checkup(server: &Server) -> Result<Vec<Finding>, StoreError>
             "settings",
             Severity::Warning,
             "this user may not run INFO: version, persistence and replication are not known",
-            "ask as another user: a lock needs none of it",
+            "run the doctor as a user with +info: locks do not need it",
         )),
     }
     findings.push(eviction(
@@ -43,7 +43,7 @@ pub(super) async fn checkup(server: &Server) -> Result<Vec<Finding>, StoreError>
     Ok(findings)
 }
 
-/// What the server is, from what it tells about itself.
+/// Findings from the reply to INFO.
 async fn settings(server: &Server, info: &Info) -> Vec<Finding> {
     let read = |field: &str| info.get(field).map_or("", String::as_str);
     let mut findings = vec![version(&read)];
@@ -53,19 +53,19 @@ async fn settings(server: &Server, info: &Info) -> Vec<Finding> {
     if role == "master" && replicas != "0" {
         let least = setting(server, "min-replicas-to-write").await;
         let lag = setting(server, "min-replicas-max-lag").await;
-        // Before version 7, a server looks at it for single commands, and not for scripts.
-        let is_heeded =
+        // Before version 7, a server applies it to single commands, but not to scripts.
+        let is_for_scripts =
             !read("valkey_version").is_empty() || !read("redis_version").starts_with("6.");
-        findings.push(split_brain(least, lag, is_heeded));
+        findings.push(split_brain(least, lag, is_for_scripts));
     }
     findings
 }
 
 type Info = HashMap<String, String>;
 
-/// What the server tells about itself, or none if this user may not ask.
+/// The fields of INFO, or none if this user may not run it.
 async fn info(server: &Server) -> Result<Option<Info>, StoreError> {
-    let reply = server.commands.ask(&Command::new("INFO")).await?;
+    let reply = server.commands.request(&Command::new("INFO")).await?;
     let Some(text) = reply.text() else { return Ok(None) };
     let fields = text.lines().filter_map(|line| line.split_once(':'));
     let fields = fields.map(|(field, value)| (field.to_owned(), value.trim().to_owned()));
@@ -75,36 +75,36 @@ async fn info(server: &Server) -> Result<Option<Info>, StoreError> {
 /// A setting, or none if this user may not read it.
 async fn setting(server: &Server, name: &str) -> Option<String> {
     let command = Command::new("CONFIG").arg("GET").arg(name);
-    let reply = server.commands.ask(&command).await.ok()?;
+    let reply = server.commands.request(&command).await.ok()?;
     Some(reply.array()?.get(1)?.text()?.to_owned())
 }
 
-/// CVE-2025-49844: whoever may run scripts may run anything. Mended in these versions, and later.
-const MENDED_REDIS: [[u32; 3]; 5] = [[6, 2, 20], [7, 2, 11], [7, 4, 6], [8, 0, 4], [8, 2, 2]];
-const MENDED_VALKEY: [[u32; 3]; 3] = [[7, 2, 11], [8, 0, 6], [8, 1, 4]];
+/// CVE-2025-49844: a user who may run scripts can run any code. Fixed in these versions, and later.
+const FIXED_REDIS: [[u32; 3]; 5] = [[6, 2, 20], [7, 2, 11], [7, 4, 6], [8, 0, 4], [8, 2, 2]];
+const FIXED_VALKEY: [[u32; 3]; 3] = [[7, 2, 11], [8, 0, 6], [8, 1, 4]];
 
 fn version<'a>(read: &impl Fn(&str) -> &'a str) -> Finding {
     let (valkey, redis) = (read("valkey_version"), read("redis_version"));
-    let (name, version, mended) = match valkey {
-        "" => ("Redis", redis, &MENDED_REDIS[..]),
-        valkey => ("Valkey", valkey, &MENDED_VALKEY[..]),
+    let (name, version, fixed) = match valkey {
+        "" => ("Redis", redis, &FIXED_REDIS[..]),
+        valkey => ("Valkey", valkey, &FIXED_VALKEY[..]),
     };
     let found = format!("{name} {version}");
-    if is_mended(version, mended) {
+    if is_fixed(version, fixed) {
         return Finding::fine("version", found);
     }
-    let advice = "as published, this version lets whoever may run scripts take over the server \
-                  (CVE-2025-49844): update it, or make sure that its packager has mended it";
+    let advice = "as published, this version lets a user who may run scripts take over the server \
+                  (CVE-2025-49844): update it, or make sure that its packager has fixed it";
     Finding::bad("version", Severity::Warning, found, advice)
 }
 
-fn is_mended(version: &str, mended: &[[u32; 3]]) -> bool {
+fn is_fixed(version: &str, fixed: &[[u32; 3]]) -> bool {
     let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
     let version: [u32; 3] = std::array::from_fn(|_| parts.next().unwrap_or(0));
-    match mended.iter().find(|[major, minor, _]| [*major, *minor] == version[..2]) {
+    match fixed.iter().find(|[major, minor, _]| [*major, *minor] == version[..2]) {
         Some(first) => version >= *first,
-        // Later than all of these, it came with the remedy; between them, it never got one.
-        None => mended.last().is_some_and(|last| version > *last),
+        // A release series later than all of these began with the fix; one between them never got it.
+        None => fixed.last().is_some_and(|last| version > *last),
     }
 }
 
@@ -114,14 +114,14 @@ fn eviction(policy: &Option<String>, maxmemory: &Option<String>) -> Finding {
             "eviction",
             Severity::Warning,
             "this user may not read maxmemory-policy",
-            "make sure that it is noeviction: locks that are evicted are lost",
+            "make sure that it is noeviction: evicted locks are lost",
         ),
         Some(policy @ "noeviction") => Finding::fine("eviction", policy),
         Some(policy) if maxmemory.as_deref() == Some("0") => Finding::bad(
             "eviction",
             Severity::Warning,
             format!("maxmemory-policy is {policy}, without a maxmemory so far"),
-            "set it to noeviction before a maxmemory is set: locks that are evicted are lost",
+            "set it to noeviction before a maxmemory is set: evicted locks are lost",
         ),
         Some(policy) => Finding::bad(
             "eviction",
@@ -140,13 +140,13 @@ fn persistence(aof: &str, fsync: &Option<String>) -> Finding {
         "1" => Finding::bad(
             "persistence",
             Severity::Warning,
-            format!("appendonly, fsync {fsync}: a crash of the machine may forget the last {span}"),
-            "fences stay right; for exclusion as well, set appendfsync to always",
+            format!("appendonly, fsync {fsync}: a crash of the machine may lose the last {span}"),
+            "fences stay correct; for exclusion as well, set appendfsync to always",
         ),
         _ => Finding::bad(
             "persistence",
             Severity::Warning,
-            "no append-only file: a restart forgets who held what",
+            "no append-only file: a restart loses all holders",
             "set appendonly to yes, or check fences where the data lives",
         ),
     }
@@ -159,7 +159,7 @@ fn replication(role: &str, replicas: &str) -> Finding {
             "replication",
             Severity::Warning,
             format!("a master with {count} replicas, which follow it with a delay"),
-            "after a failover two may hold a lock for a moment: check fences where the data lives",
+            "after a failover two clients may hold a lock until a lease ends: check fences where the data lives",
         ),
         (role, _) => Finding::bad(
             "replication",
@@ -170,9 +170,8 @@ fn replication(role: &str, replicas: &str) -> Finding {
     }
 }
 
-/// A master that is cut off and does not know it goes on granting, unless it needs its replicas for
-/// that.
-fn split_brain(least: Option<String>, lag: Option<String>, is_heeded: bool) -> Finding {
+/// A master that is partitioned from its replicas continues to grant locks, unless its settings require replicas.
+fn split_brain(least: Option<String>, lag: Option<String>, is_for_scripts: bool) -> Finding {
     let (Some(least), Some(lag)) = (least, lag) else {
         return Finding::bad(
             "split brain",
@@ -181,25 +180,25 @@ fn split_brain(least: Option<String>, lag: Option<String>, is_heeded: bool) -> F
             "make sure that it is 1 or more: a master that is cut off must not grant locks",
         );
     };
-    // Either of them switches it off.
+    // A zero in either of them disables the check.
     if least == "0" || lag == "0" {
         return Finding::bad(
             "split brain",
             Severity::Warning,
             format!(
                 "min-replicas-to-write is {least}, min-replicas-max-lag is {lag}: a master that is \
-                 cut off goes on granting locks, while another is made the master"
+                 cut off continues to grant locks, while another one is promoted"
             ),
             "CONFIG SET min-replicas-to-write 1, CONFIG SET min-replicas-max-lag 10, and CONFIG \
              REWRITE to keep it",
         );
     }
-    if !is_heeded {
+    if !is_for_scripts {
         return Finding::bad(
             "split brain",
             Severity::Warning,
             "before Redis 7, min-replicas-to-write does not keep scripts from writing: a master that \
-             is cut off goes on granting locks, while another is made the master",
+             is cut off continues to grant locks, while another one is promoted",
             "update the server, and check fences where the data lives",
         );
     }
@@ -211,8 +210,8 @@ async fn latency(server: &Server) -> Result<Option<Finding>, StoreError> {
     let mut slowest = Duration::ZERO;
     for _ in 0..10 {
         let sent = clock::now();
-        // Refused, it would be answered too fast: the finding on permissions tells.
-        if let Reply::Error(_) = server.commands.ask(&Command::new("PING")).await? {
+        // A refusal would be too fast an answer: the finding on permissions reports it.
+        if let Reply::Error(_) = server.commands.request(&Command::new("PING")).await? {
             return Ok(None);
         }
         slowest = slowest.max(clock::now().since(sent));
@@ -228,10 +227,10 @@ async fn latency(server: &Server) -> Result<Option<Finding>, StoreError> {
 
 /// Locks that cannot be read, because something else has written to their keys.
 async fn contents(server: &Server) -> Result<Option<Finding>, StoreError> {
-    let request = ListRequest { prefix: String::new(), limit: LOOKED_AT };
+    let request = ListRequest { prefix: String::new(), limit: CHECKED };
     let locks = match server.list(request).await {
-        // Refused: the finding on permissions tells.
-        Err(trouble) if trouble.is_answer() => return Ok(None),
+        // Refused: the finding on permissions reports it.
+        Err(error) if error.is_answer() => return Ok(None),
         listed => listed?,
     };
     let bad: Vec<_> = locks.iter().filter(|lock| lock.trouble.is_some()).collect();
@@ -248,15 +247,15 @@ async fn contents(server: &Server) -> Result<Option<Finding>, StoreError> {
     let why = first.trouble.as_deref().unwrap_or_default();
     let found = format!("locks that cannot be read: {}{more} ({why})", names.join(", "));
     let advice = format!(
-        "another program has written to their keys, as of `{}`: remove such a key by DEL, and give \
+        "another program has written to their keys, such as `{}`: delete such a key with DEL, and give \
          locks a database of their own",
-        keys::lock(&first.name).escape_debug()
+        keys::lock_key(&first.name).escape_debug()
     );
     Ok(Some(Finding::bad("contents", Severity::Problem, found, advice)))
 }
 
 async fn skew(server: &Server) -> Result<Option<Finding>, StoreError> {
-    let reply = server.commands.ask(&Command::new("TIME")).await?;
+    let reply = server.commands.request(&Command::new("TIME")).await?;
     let parts = reply.array().unwrap_or_default().iter();
     let parts: Vec<u64> = parts.filter_map(|part| part.text()?.parse().ok()).collect();
     let [seconds, micros] = parts[..] else { return Ok(None) };
@@ -277,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_known_by_their_remedy() {
+    fn versions_with_the_fix_are_known() {
         for (version, is_so) in [
             ("6.2.5", false),
             ("6.2.20", true),
@@ -286,8 +285,8 @@ mod tests {
             ("8.2.1", false),
             ("8.4.0", true),
         ] {
-            assert_eq!(is_mended(version, &MENDED_REDIS), is_so, "{version}");
+            assert_eq!(is_fixed(version, &FIXED_REDIS), is_so, "{version}");
         }
-        assert!(is_mended("9.1.2", &MENDED_VALKEY) && !is_mended("8.1.0", &MENDED_VALKEY));
+        assert!(is_fixed("9.1.2", &FIXED_VALKEY) && !is_fixed("8.1.0", &FIXED_VALKEY));
     }
 }

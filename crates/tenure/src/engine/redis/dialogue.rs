@@ -1,4 +1,4 @@
-//! A connection on which one question is asked at a time, and on which the server may also speak unasked.
+//! A connection with one request at a time, on which the server may also send messages.
 
 use std::io;
 
@@ -14,27 +14,27 @@ pub(super) struct Dialogue {
 }
 
 impl Dialogue {
-    /// Connects. A reply costs at most `limit` bytes of memory, or the connection is given up.
+    /// Connects. A reply that takes more than `limit` bytes of memory ends the connection.
     pub(super) async fn open(endpoint: &Endpoint, limit: usize) -> Result<Self, StoreError> {
         Ok(Self { stream: stream::open(endpoint).await?, inbox: Inbox::new(limit) })
     }
 
-    pub(super) async fn ask(&mut self, command: &Command) -> Result<Reply, StoreError> {
-        self.send(command).await?;
+    pub(super) async fn request(&mut self, command: &Command) -> Result<Reply, StoreError> {
+        self.write(command).await?;
         self.next().await
     }
 
-    pub(super) async fn send(&self, command: &Command) -> Result<(), StoreError> {
-        send(&self.stream, command).await
+    pub(super) async fn write(&self, command: &Command) -> Result<(), StoreError> {
+        write(&self.stream, command).await
     }
 
-    /// The next reply or message. Dropped in between, nothing is lost.
+    /// The next reply or message. Cancel safe: none is lost.
     pub(super) async fn next(&mut self) -> Result<Reply, StoreError> {
         self.inbox.next(&self.stream).await.map_err(StoreError::refused)
     }
 }
 
-pub(super) async fn send(stream: &Stream, command: &Command) -> Result<(), StoreError> {
+pub(super) async fn write(stream: &Stream, command: &Command) -> Result<(), StoreError> {
     let mut bytes = Vec::new();
     command.write(&mut bytes);
     while !bytes.is_empty() {

@@ -1,9 +1,9 @@
-//! What an error of the server means: refused, or unknown (I6).
+//! Classifies errors of the server: refused, or unknown outcome (I6).
 
 use super::resp::Reply;
 use crate::error::StoreError;
 
-/// What a server says before it does anything. All else may have come midway.
+/// Errors that a server returns before it has any effect. All others may come midway.
 const REFUSALS: &[&str] = &[
     "ASK",
     "BUSY",
@@ -24,14 +24,14 @@ const REFUSALS: &[&str] = &[
     "WRONGTYPE",
 ];
 
-/// Of these, what a script can also meet at any of its commands. It may have served other locks of
-/// the same call by then.
+/// Of these, the errors that any command of a script can also return. By then, it may have served other locks of
+/// the same call.
 const MIDWAY: &[&str] = &["NOPERM", "WRONGTYPE"];
 
-/// What stays until a person changes the URL, or the rights of its user.
+/// Errors that stay until an operator changes the URL, or the permissions of its user.
 const LASTING: &[&str] = &["DAMAGED", "NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE"];
 
-/// What passes with the state of the server. All else that it answers to a new client stays.
+/// Errors that pass with the state of the server. Any other error on a new connection stays.
 const PASSING: &[&str] = &[
     "BUSY",
     "CLUSTERDOWN",
@@ -44,37 +44,36 @@ const PASSING: &[&str] = &[
     "TRYAGAIN",
 ];
 
-/// The server answered the greeting of a new connection with an error.
-pub(super) fn of_greeting(what: String, error: &str) -> StoreError {
-    let trouble = StoreError::refused(what).answered();
-    let passes = PASSING.contains(&code(error)) || error.contains("max number of clients");
-    if passes { trouble } else { trouble.lasting() }
+/// The error for an error reply on a new connection.
+pub(super) fn of_greeting(what: String, reply: &str) -> StoreError {
+    let error = StoreError::refused(what).answered();
+    let passes = PASSING.contains(&code(reply)) || reply.contains("max number of clients");
+    if passes { error } else { error.lasting() }
 }
 
 fn code(error: &str) -> &str {
     error.split(' ').next().unwrap_or_default()
 }
 
-/// The server answered a script with an error.
-pub(super) fn of_server(error: &str) -> StoreError {
-    let what = format!("the server said: {error}");
-    // Scripts look before they write.
-    let code = code(error);
-    let is_within_script = error.contains("user_script");
-    let is_refusal = |it: &&str| is_named(error, it) && !(is_within_script && MIDWAY.contains(it));
+/// The error for an error reply to a script.
+pub(super) fn of_server(reply: &str) -> StoreError {
+    let what = format!("the server said: {reply}");
+    // Scripts check a lock before they write.
+    let code = code(reply);
+    let is_within_script = reply.contains("user_script");
+    let is_refusal = |it: &&str| is_named(reply, it) && !(is_within_script && MIDWAY.contains(it));
     let is_refused = REFUSALS.iter().any(is_refusal);
-    let trouble = if is_refused { StoreError::refused(what) } else { StoreError::unknown(what) };
-    let trouble = trouble.answered();
-    if LASTING.contains(&code) { trouble.lasting() } else { trouble }
+    let error = if is_refused { StoreError::refused(what) } else { StoreError::unknown(what) };
+    let error = error.answered();
+    if LASTING.contains(&code) { error.lasting() } else { error }
 }
 
-/// Whether an error is of this kind. Older servers put the code of what stopped a script into the
-/// text, behind a dash.
+/// Whether an error has this code. Older servers put the code of an error within a script into the text, after a dash.
 fn is_named(error: &str, code: &str) -> bool {
     error.split(' ').next() == Some(code) || error.contains(&format!(" -{code} "))
 }
 
-/// The error that a reply is.
+/// The text of an error reply.
 pub(super) fn error_in(reply: &Reply) -> Option<&str> {
     match reply {
         Reply::Error(error) => Some(error),
@@ -82,16 +81,24 @@ pub(super) fn error_in(reply: &Reply) -> Option<&str> {
     }
 }
 
-/// What a server says that follows another one, and so takes no writes. For one lock of several, it
-/// says so in a line or an item of its own.
+/// Why a connection is closed on which a reply arrived without a request.
+pub(super) fn unexpected(reply: &Reply) -> String {
+    match error_in(reply) {
+        Some(error) => format!("the server sent an error without a request: {error}"),
+        None => "the server sent a reply without a request".to_owned(),
+    }
+}
+
+/// The errors of a replica, which takes no writes. If one lock of several meets them, they are in its line or
+/// item of the answer.
 const OF_REPLICAS: &[&str] = &["READONLY", "MASTERDOWN"];
 
-/// Why the server that sent this cannot grant locks: it is not the master, or not any more.
+/// The error of a server that cannot grant locks because it is not the master, or not any more.
 pub(super) fn of_replica(reply: &Reply) -> Option<String> {
     let is_so = |error: &&str| OF_REPLICAS.iter().any(|code| is_named(error, code));
     let error = match reply {
         Reply::Error(error) => Some(error.as_str()).filter(is_so),
-        // Every answer passes here, and hardly one has an error in it.
+        // Every answer passes here, and few contain an error: search the bytes first.
         Reply::Text(bytes) if bytes.windows(2).any(|two| two == b"\n-") => {
             let lines = std::str::from_utf8(bytes).unwrap_or_default().lines();
             lines.filter_map(|line| line.strip_prefix('-')).find(is_so)
@@ -102,21 +109,21 @@ pub(super) fn of_replica(reply: &Reply) -> Option<String> {
     error.map(|error| format!("the server said: {error}"))
 }
 
-/// Whether the server has no room: in its memory, or on its disk.
+/// Whether the server is out of memory or disk space.
 pub(super) fn is_full(error: &str) -> bool {
     ["OOM", "MISCONF"].iter().any(|code| is_named(error, code))
 }
 
-/// Whether this user may not run the command itself, so that nothing has run.
+/// Whether this user may not run the command itself, which therefore had no effect.
 pub(super) fn is_forbidden(reply: &Reply) -> bool {
     error_in(reply)
         .is_some_and(|error| error.starts_with("NOPERM") && !error.contains("user_script"))
 }
 
-/// Whether a call may have failed as a whole because of one of its keys: others may be served alone.
-pub(super) fn may_be_about_one(trouble: &StoreError) -> bool {
-    let what = trouble.to_string();
-    trouble.is_answer()
+/// Whether a call may have failed as a whole because of one of its keys, so that a call for each may succeed.
+pub(super) fn may_be_about_one(error: &StoreError) -> bool {
+    let what = error.to_string();
+    error.is_answer()
         && (what.starts_with("the server said: NOPERM") || what.contains("user_script"))
 }
 
@@ -130,7 +137,7 @@ mod tests {
 
     /// A server that restarts is waited for; a wrong password is not.
     #[test]
-    fn what_passes_is_told_from_what_stays() {
+    fn passing_errors_are_distinguished_from_lasting_ones() {
         for (error, is_lasting) in [
             ("WRONGPASS invalid username-password pair or user is disabled.", true),
             ("NOAUTH Authentication required.", true),
@@ -140,15 +147,15 @@ mod tests {
             ("LOADING Redis is loading the dataset in memory", false),
             ("ERR max number of clients reached", false),
         ] {
-            let trouble = of_greeting(format!("could not log in: {error}"), error);
-            assert_eq!((trouble.is_lasting(), trouble.is_answer()), (is_lasting, true), "{error}");
+            let refused = of_greeting(format!("could not log in: {error}"), error);
+            assert_eq!((refused.is_lasting(), refused.is_answer()), (is_lasting, true), "{error}");
         }
         assert!(of_server("NOPERM this user has no permissions").is_lasting());
         assert!(!of_server("LOADING Redis is loading the dataset in memory").is_lasting());
     }
 
     #[test]
-    fn refusals_are_told_from_errors_midway() {
+    fn refusals_are_distinguished_from_errors_midway() {
         assert!(!of_server("OOM command not allowed when used memory > 'maxmemory'.").is_unknown());
         let older = "ERR Error running script (call to f_12): @user_script:9: -READONLY You can't";
         assert!(!of_server(older).is_unknown());
@@ -159,15 +166,18 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_is_known_by_what_it_says() {
+    fn a_replica_is_known_by_its_errors() {
         let is_so = |reply| of_replica(&reply).is_some();
         let error = |text: &str| Reply::Error(text.into());
-        let says = "READONLY You can't write against a read only replica.";
+        let readonly = "READONLY You can't write against a read only replica.";
         let older = "ERR Error running script (call to f_12): @user_script:9: -READONLY You can't";
-        assert!(is_so(error(says)) && is_so(error(older)));
+        assert!(is_so(error(readonly)) && is_so(error(older)));
         assert!(is_so(error("MASTERDOWN Link with MASTER is down and replica-serve-stale-data")));
-        assert!(is_so(Reply::Array(vec![Reply::Text(b"7".into()), error(says)])), "one of many");
-        assert!(is_so(Reply::Text(format!("7\n1 12 1 300 9\n-{says}").into())), "one of many");
+        assert!(
+            is_so(Reply::Array(vec![Reply::Text(b"7".into()), error(readonly)])),
+            "one of many"
+        );
+        assert!(is_so(Reply::Text(format!("7\n1 12 1 300 9\n-{readonly}").into())), "one of many");
         assert!(!is_so(error("WRONGTYPE tenure:{READONLY} holds a string")));
         assert!(!is_so(Reply::Text(b"7\n-WRONGTYPE x\n0".into())));
         assert!(!is_so(Reply::Text(b"READONLY".into())), "a text is no error");

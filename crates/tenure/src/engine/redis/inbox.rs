@@ -1,31 +1,30 @@
-//! What arrives on a connection: replies, one after the other, read in turns.
+//! The replies that arrive on a connection, read in turns.
 //!
-//! All connections of a client share one thread. A server that sends without pause must not keep it
-//! from the others, nor from its clocks: the limits of time are only as good as the thread that
-//! looks at them. So after so many bytes the others have their turn.
+//! All connections of a client share one thread. A server that sends without pause must not starve the other
+//! connections, nor the timeouts, which that thread checks. So it yields after a number of bytes.
 
 use std::io;
 
 use super::resp::{Parser, Reply};
 use super::stream::{Stream, Taken};
 
-/// How much is read in one turn: less than a millisecond's work.
+/// How many bytes are read in one turn: less than a millisecond's work.
 const TURN: usize = 128 * 1024;
 
-/// The replies that come in on one connection.
+/// The replies of one connection.
 pub(super) struct Inbox {
     parser: Parser,
-    /// How much was read in this turn.
+    /// How many bytes were read in this turn.
     read: usize,
 }
 
 impl Inbox {
-    /// A reply costs at most `limit` bytes of memory, or the connection is given up.
+    /// A reply that costs more than `limit` bytes of memory is an error.
     pub(super) fn new(limit: usize) -> Self {
         Self { parser: Parser::new(limit), read: 0 }
     }
 
-    /// The next reply, or why there is none. Dropped in between, nothing is lost.
+    /// The next reply, or the reason why there is none. Cancel safe: no reply is lost.
     pub(super) async fn next(&mut self, stream: &Stream) -> Result<Reply, String> {
         loop {
             if let Some(reply) = self.parse()? {
@@ -40,7 +39,7 @@ impl Inbox {
         }
     }
 
-    /// Reads what is there; whether that was all. Nothing was there: so it was.
+    /// Reads the bytes that are available; returns whether these were all, also if there were none.
     pub(super) fn fill(&mut self, stream: &Stream) -> Result<bool, String> {
         match stream.try_read(self.parser.buffer()) {
             Ok(Taken { bytes, is_all }) => self.note(Ok(bytes)).map(|()| is_all),
@@ -50,14 +49,14 @@ impl Inbox {
         }
     }
 
-    /// The next reply of what was read.
+    /// The next reply from the bytes that were read.
     pub(super) fn parse(&mut self) -> Result<Option<Reply>, String> {
         self.parser.next().map_err(|garbled| garbled.to_string())
     }
 
     fn note(&mut self, read: io::Result<usize>) -> Result<(), String> {
         match read {
-            Ok(0) => Err("the server hung up".to_owned()),
+            Ok(0) => Err("the server closed the connection".to_owned()),
             Ok(read) => {
                 self.read += read;
                 Ok(())

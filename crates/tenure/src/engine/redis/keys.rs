@@ -1,7 +1,7 @@
-//! Names and texts as the server sees them.
+//! The names of keys, and the encoding of texts in keys and messages.
 //!
-//! A lock's key is `tenure:{name}`, its other keys the same with a suffix: the braces put all of
-//! them in one slot. So that no name can break out of them, or out of a message, braces,
+//! A lock's key is `tenure:{name}`; the key beside it, through which a string becomes a hash, has a suffix, and
+//! the braces put both in one slot. So that no name can break out of them, or out of a message, braces,
 //! controls, spaces and the percent sign are percent-encoded.
 
 use std::borrow::Cow;
@@ -10,17 +10,17 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_enco
 
 use crate::core::name::LockName;
 
-/// What every lock's key starts with.
+/// The prefix of every lock's key.
 const START: &str = "tenure:{";
 
-/// The channel on which a client hears of its grants, with its id behind it.
+/// The prefix of the channel on which a client receives its wake-ups; its id follows.
 pub(super) const CHANNEL: &str = "tenure:wake:";
 
-/// The key under which a store says which one it is.
+/// The key with the id of a store.
 pub(super) const STORE: &str = "tenure:store";
 
 /// The key of a lock.
-pub(super) fn lock(name: &LockName) -> String {
+pub(super) fn lock_key(name: &LockName) -> String {
     format!("{START}{}}}", encode(name.as_str()))
 }
 
@@ -30,7 +30,7 @@ pub(super) fn name(key: &str) -> Option<LockName> {
     LockName::new(decode(encoded)?).ok()
 }
 
-/// The key under which a client says who it is.
+/// The key with the record of a client: host, process and program.
 pub(super) fn client(id: &str) -> String {
     format!("tenure:client:{id}")
 }
@@ -47,17 +47,17 @@ pub(super) fn pattern(prefix: &str) -> String {
     pattern + "*}"
 }
 
-/// What must not stand in a key or a message: it would break out of it.
+/// The characters that a key or a message must not contain unescaped.
 const UNSAFE: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'{').add(b'}');
 
 /// A text without spaces, controls or braces.
 pub(super) fn encode(text: &str) -> Cow<'_, str> {
-    // Most names are plain, and every call has some.
+    // The fast path: most names are plain, and every call encodes some.
     let is_safe = |byte: u8| byte > b' ' && !matches!(byte, b'%' | b'{' | b'}' | 0x7f);
     if text.bytes().all(is_safe) {
         return Cow::Borrowed(text);
     }
-    // Other languages as they are, for the people who read them.
+    // Text that is not ASCII stays readable.
     let mut encoded = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_ascii() {
@@ -84,7 +84,7 @@ mod tests {
         #[test]
         fn a_name_survives_its_key(name in "[^\0]{1,60}") {
             let name = LockName::new(name).unwrap();
-            let key = lock(&name);
+            let key = lock_key(&name);
             prop_assert_eq!(super::name(&key), Some(name));
             prop_assert_eq!(key.matches(['{', '}', ' ', '\n']).count(), 2, "one slot: {}", key);
         }

@@ -1,8 +1,8 @@
-//! One connection to a server, kept up.
+//! One connection to a server, with reconnects.
 //!
-//! A supervisor connects, and connects again after a loss, when [`pace`](super::pace) says. What was
-//! in flight when a connection was lost is unknown (I6); what comes while there is none is refused at
-//! once.
+//! A supervisor connects, and reconnects after a loss with the backoff of [`pace`](super::pace). The outcome of a
+//! command that was in flight when a connection was lost is unknown (I6); a command sent while there is no connection
+//! is refused at once.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -25,29 +25,29 @@ use crate::engine::link_monitor::LinkMonitor;
 use crate::error::StoreError;
 use crate::sync::lock;
 
-/// One connection, kept up.
+/// One connection, with reconnects.
 pub(super) struct Link {
     pub(super) address: Address,
     pub(super) monitor: LinkMonitor,
     pub(super) pace: Arc<Pace>,
     state: Mutex<State>,
     changed: Notify,
-    /// It is up, and not for the first time.
+    /// Signalled when the connection is up again after a loss.
     again: Notify,
     pub(super) nonce: AtomicU64,
-    /// For how long a fence outlives its lock, in ms, as the scripts are told.
+    /// For how long a fence outlives its lock, in ms: an argument of the scripts.
     pub(super) retention: u64,
     /// The number of the next call when a script's text was last sent, by its hash.
-    pub(super) told: Mutex<HashMap<&'static str, u64>>,
-    /// How far away the server is.
+    pub(super) texts_sent: Mutex<HashMap<&'static str, u64>>,
+    /// The measured round trips.
     pub(super) trip: Arc<Trip>,
-    /// Where replies are read, if not on the I/O thread.
+    /// The runtime that reads replies, if not the I/O thread.
     runtime: Option<Handle>,
 }
 
 #[derive(Clone)]
 enum State {
-    /// Nothing has been tried yet.
+    /// Before the first attempt has ended.
     New,
     Up(Arc<Wire>),
     Down(StoreError),
@@ -58,115 +58,119 @@ impl Link {
         address: Address,
         pace: Arc<Pace>,
         retention: Duration,
-        what_for: &'static str,
+        purpose: &'static str,
         runtime: Option<Handle>,
     ) -> Arc<Self> {
         Arc::new(Self {
             address,
-            monitor: LinkMonitor::new(what_for),
+            monitor: LinkMonitor::new(purpose),
             pace,
             state: Mutex::new(State::New),
             changed: Notify::new(),
             again: Notify::new(),
             nonce: AtomicU64::new(0),
             retention: u64::try_from(retention.as_millis()).unwrap_or(u64::MAX),
-            told: Mutex::default(),
+            texts_sent: Mutex::default(),
             trip: Arc::default(),
             runtime,
         })
     }
 
-    /// Keeps the connection up, for ever. Runs on the I/O thread.
-    pub(super) async fn keep_up(self: Arc<Self>) {
-        let keeper = Keeper(self);
-        let link = &keeper.0;
+    /// Connects and reconnects; never returns. Runs on the I/O thread.
+    pub(super) async fn supervise(self: Arc<Self>) {
+        let down_on_drop = DownOnDrop(self);
+        let link = &down_on_drop.0;
         let mut outage = Outage::default();
         loop {
             let Err(why) = link.connect(&mut outage).await;
             link.down(why);
-            link.pace.rest(&mut outage).await;
+            link.pace.back_off(&mut outage).await;
         }
     }
 
-    /// Connects to the master, and carries traffic until the connection is lost; why it was, or could not be made.
+    /// Connects to the master, and carries traffic until the connection is lost. Returns why it was lost, or could not be
+    /// established.
     async fn connect(&self, outage: &mut Outage) -> Result<Infallible, StoreError> {
-        // Before it is located: no change of the master is missed.
+        // Subscribed before the master is located, so that no change is missed.
         let moved = self.pace.moved();
-        let place = self.address.master.locate().await?;
-        let wire = Wire::new(stream::open(&place).await?, self.trip.clone());
-        Err(self.serve(Arc::new(wire), &place, moved, outage).await)
+        let endpoint = self.address.master.locate().await?;
+        let wire = Wire::new(stream::open(&endpoint).await?, self.trip.clone());
+        Err(self.serve(Arc::new(wire), &endpoint, moved, outage).await)
     }
 
-    /// Greets the server, and then carries traffic until the connection is lost; why it was, or could
+    /// Greets the server, and then carries traffic until the connection is lost. Returns why it was lost, or could
     /// not be used.
     async fn serve(
         &self,
         wire: Arc<Wire>,
-        place: &Endpoint,
+        endpoint: &Endpoint,
         moved: impl Future<Output = ()>,
         outage: &mut Outage,
     ) -> StoreError {
-        let carrying = wire.carry(place, moved);
+        let carrying = wire.carry(endpoint, moved);
         tokio::pin!(carrying);
         tokio::select! {
-            greeted = self.greet(&wire, place) => {
-                if let Err(trouble) = greeted {
-                    return trouble;
+            greeted = self.greet(&wire, endpoint) => {
+                if let Err(error) = greeted {
+                    return error;
                 }
             }
             loss = &mut carrying => {
-                return StoreError::refused(format!("could not speak with {place}: {}", loss.why));
+                let what = format!("could not set up the connection to {endpoint}: {}", loss.why);
+                return StoreError::refused(what);
             }
         }
         outage.end();
         if let Some(runtime) = &self.runtime {
-            // Refused, the I/O thread reads.
+            // If that fails, the I/O thread reads.
             let _ = reader::read_on(&wire, runtime);
         }
         self.set(State::Up(wire.clone()));
-        // Only now: what is said to be up takes requests.
+        // Only now: a link that is reported as up must take requests.
         if self.monitor.up() > 1 {
             self.again.notify_one();
         }
-        // The others may have been waiting for the same server.
+        // The client's other links may be waiting for the same server.
         self.pace.want();
         let loss = carrying.await;
         if loss.is_of_replica {
-            self.pace.move_on();
+            self.pace.report_moved();
         }
-        StoreError::refused(format!("lost the connection to {place}: {}", loss.why))
+        StoreError::refused(format!("lost the connection to {endpoint}: {}", loss.why))
     }
 
-    /// Logs in, makes sure that this is the master, and loads the scripts, so that the first call does
-    /// not pay for it.
-    async fn greet(&self, wire: &Arc<Wire>, place: &Endpoint) -> Result<(), StoreError> {
+    /// Logs in, checks that this is the master, and loads the scripts, so that the first call need not.
+    async fn greet(&self, wire: &Arc<Wire>, endpoint: &Endpoint) -> Result<(), StoreError> {
         let greeting = async {
             for command in self.address.greeting() {
-                if let Reply::Error(error) = ask(wire, &command).await? {
-                    let what = format!("could not log in to {place}: {error}");
+                if let Reply::Error(error) = request(wire, &command).await? {
+                    let what = format!("could not log in to {endpoint}: {error}");
                     return Err(of_greeting(what, &error));
                 }
             }
             for question in role::questions() {
-                if role::is_master(&ask(wire, &question).await?, place)? {
+                if role::is_master(&request(wire, &question).await?, endpoint)? {
                     break;
                 }
             }
-            // All at once: one trip, however many there are.
-            let load = |text| ask(wire, &Command::new("SCRIPT").arg("LOAD").arg(text));
+            // Pipelined: one round trip for all scripts.
+            let load = |text| request(wire, &Command::new("SCRIPT").arg("LOAD").arg(text));
             let loads = scripts::all().map(|script| (script, load(&script.text)));
             for (script, loaded) in loads {
                 match loaded.await? {
                     Reply::Error(error) => return Err(of_server(&error)),
                     reply if reply.text() == Some(&script.hash) => {}
-                    _ => return Err(StoreError::refused(format!("{place} does not load scripts"))),
+                    _ => {
+                        let what = format!("{endpoint} does not load scripts");
+                        return Err(StoreError::refused(what));
+                    }
                 }
             }
             Ok(())
         };
         let greeted = tokio::time::timeout(CONNECT_TIME, greeting).await;
         let slow =
-            || StoreError::refused(format!("{place} did not answer within {CONNECT_TIME:?}"));
+            || StoreError::refused(format!("{endpoint} did not answer within {CONNECT_TIME:?}"));
         greeted.unwrap_or_else(|_| Err(slow()))
     }
 
@@ -178,32 +182,32 @@ impl Link {
             match lock(&self.state).clone() {
                 State::New => {}
                 State::Up(_) => return Ok(()),
-                State::Down(trouble) => return Err(trouble),
+                State::Down(error) => return Err(error),
             }
             changed.await;
         }
     }
 
-    /// Resolves when a lost connection has been made again, since this was last asked. For one task.
-    pub(super) async fn made_again(&self) {
+    /// Resolves when a lost connection has been re-established since the last call. For one task.
+    pub(super) async fn reconnected(&self) {
         self.again.notified().await;
     }
 
-    /// Sends a command. An error of the server is a reply like others.
+    /// Sends a command. An error of the server is a reply.
     pub(super) fn send(&self, command: &Command, done: Done) {
         let state = lock(&self.state).clone();
         match state {
             State::Up(wire) => wire.send(command, done),
-            State::Down(trouble) => {
+            State::Down(error) => {
                 self.pace.want();
-                done(Err(trouble));
+                done(Err(error));
             }
             State::New => done(Err(StoreError::refused("not connected yet"))),
         }
     }
 
-    /// Sends a command at once; then its reply can be awaited.
-    pub(super) fn ask(
+    /// Sends a command at once; the future resolves to its reply.
+    pub(super) fn request(
         &self,
         command: &Command,
     ) -> impl Future<Output = Result<Reply, StoreError>> + Send + use<> {
@@ -218,24 +222,25 @@ impl Link {
     }
 
     fn set(&self, state: State) {
-        // A connection that is dropped answers what waits for it, and that may ask for this state.
+        // Dropped without the mutex: a dropped connection answers its commands, and their callbacks may lock this
+        // state.
         let before = std::mem::replace(&mut *lock(&self.state), state);
         self.changed.notify_waiters();
         drop(before);
     }
 }
 
-/// Whatever ends the task that keeps a connection up: nobody waits for it in vain.
-struct Keeper(Arc<Link>);
+/// However the supervisor ends, even by a panic: the link is down, and its waiters are answered.
+struct DownOnDrop(Arc<Link>);
 
-impl Drop for Keeper {
+impl Drop for DownOnDrop {
     fn drop(&mut self) {
         self.0.down(StoreError::refused("the client's I/O thread has ended"));
     }
 }
 
-/// Asks on a connection that is not up yet: at once; then the reply can be awaited.
-fn ask(
+/// Sends a command at once, on a connection that is not up yet; the future resolves to its reply.
+fn request(
     wire: &Arc<Wire>,
     command: &Command,
 ) -> impl Future<Output = Result<Reply, StoreError>> + use<> {

@@ -1,22 +1,22 @@
 //! The Redis engine: one server, Redis or Valkey.
 //!
 //! - [`scripts`] and `lua/`: each operation is one script, and so one atomic step.
-//! - [`batch`]: concurrent operations travel together; [`operations`] are their arguments; [`trip`] says how
-//!   many calls are under way.
-//! - [`link`]: a connection kept up; [`call`] runs scripts on it; [`role`] says whether the server can
-//!   be used; [`pace`] says when to connect again.
-//! - [`wire`]: a connection that is up; [`reader`] reads its replies; [`inbox`], [`stream`], [`socket`],
-//!   [`tls`], [`resp`] and [`address`] are what arrives on it, its socket, the socket's encryption, its
-//!   protocol and its URL.
-//! - [`subscriber`]: hears of grants.
-//! - [`server`]: what is asked beyond single operations; [`records`] reads what is told about
-//!   locks; [`keys`] are the names they have there.
-//! - [`trouble`]: what an error means; [`checkup`]: what a server tells about itself;
-//!   [`permissions`]: what it lets us do.
+//! - [`batch`]: concurrent operations share calls; [`operations`]: their arguments and answers; [`trip`]: how
+//!   many calls may be in flight.
+//! - [`link`]: a connection with reconnects; [`call`]: runs scripts on it; [`role`]: whether the server is a
+//!   master; [`pace`]: the backoff between attempts to connect.
+//! - [`wire`]: one established connection; [`reader`]: which thread reads its replies; [`inbox`], [`stream`],
+//!   [`socket`], [`tls`], [`resp`] and [`address`]: received replies, the stream, its socket, its encryption, the
+//!   protocol and the URL.
+//! - [`subscriber`]: receives wake-ups.
+//! - [`server`]: requests that are not batched; [`renewals`]: many leases in one call; [`records`]: parses the
+//!   answers about locks; [`keys`]: the names of keys.
+//! - [`errors`]: what an error of the server means; [`checkup`]: the findings of `doctor`;
+//!   [`permissions`]: what this user may do on the server.
 //!
-//! One owned I/O thread connects, notices what is overdue and reads what no other thread reads, so callers
-//! may use any executor or none, and renewals go on whatever the callers do. Commands, renewals and wake-ups each have a connection
-//! of their own: a renewal must not stand behind other traffic.
+//! One owned I/O thread connects, detects overdue replies, and reads replies unless another thread does. So callers
+//! may use any executor or none, and renewals continue whatever the callers do. Commands, renewals and wake-ups each
+//! have a connection of their own: a renewal must not queue behind other traffic.
 
 mod address;
 mod batch;
@@ -76,10 +76,11 @@ use crate::error::{Error, StoreError};
 use crate::info::{About, LockInfo};
 use crate::{telemetry, thread};
 
-/// The lease of a hand-over until its first renewal, which is sent at once. Longer where the server is far away.
+/// The lease of a hand-over until its first renewal, which the watchdog sends after a third of it at the latest; a
+/// hold that is released before then needs none. Longer if the server is far away.
 const CLAIM: Duration = Duration::from_secs(3);
 
-/// How soon to say again who we are, where a server refused to write it down.
+/// When to register this client again after the server refused to write its record.
 const REGISTER_AGAIN: Duration = Duration::from_secs(10);
 
 /// A client of a Redis or Valkey server.
@@ -88,19 +89,19 @@ pub struct RedisEngine {
     operations: Arc<Batcher>,
     subscriber: Arc<Subscriber>,
     io: Handle,
-    /// What sends on the callers' runtime.
+    /// The task that sends batches on the callers' runtime.
     sending: Option<AbortHandle>,
     // Dropped with the engine, which ends the I/O thread.
     _running: oneshot::Sender<()>,
 }
 
-/// What a client may choose.
+/// The options of a client.
 pub(crate) struct Options {
-    /// Who it is.
+    /// Host, process and program, as shown to other clients.
     pub(crate) about: About,
-    /// For how long it keeps fences.
+    /// For how long fences outlive their locks.
     pub(crate) retention: Duration,
-    /// Where replies and wake-ups are read, if not on the I/O thread. Its I/O must be enabled.
+    /// The runtime that reads replies and wake-ups, if not the I/O thread. Its I/O must be enabled.
     pub(crate) runtime: Option<Handle>,
 }
 
@@ -108,7 +109,7 @@ impl RedisEngine {
     /// Connects to the server at `url`.
     ///
     /// # Errors
-    /// When the URL is not understood, or the server cannot be reached or refuses the login.
+    /// When the URL is invalid, or the server cannot be reached or refuses the login.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         let (about, retention) = (About::this_process(), RETENTION);
         Self::connect_as(url, Options { about, retention, runtime: None }).await
@@ -117,8 +118,8 @@ impl RedisEngine {
     pub(crate) async fn connect_as(url: &str, options: Options) -> Result<Self, Error> {
         let engine = Self::start(Address::parse(url)?, options)?;
         let reached = async {
-            // First, because a server that wants a password says so there. To those who come with
-            // scripts and without one it just hangs up.
+            // First, because a server that requires a password says so here. A client that sends
+            // long scripts without one is only disconnected.
             engine.subscriber.first_attempt().await?;
             engine.server.commands.first_attempt().await?;
             engine.server.renewals.first_attempt().await?;
@@ -145,7 +146,7 @@ impl RedisEngine {
                 "commands",
                 caller.clone(),
             ),
-            // Renewals must not depend on what the callers' runtime does (I9).
+            // Renewals must not depend on the callers' runtime (I9).
             renewals: Link::new(address.clone(), pace.clone(), retention, "renewals", None),
             about,
             clock: Default::default(),
@@ -170,12 +171,12 @@ impl RedisEngine {
         };
         let Server { commands, renewals, .. } = &*engine.server;
         for link in [commands.clone(), renewals.clone()] {
-            engine.io.spawn(thread::lasting(move || link.clone().keep_up()));
+            engine.io.spawn(thread::lasting(move || link.clone().supervise()));
         }
         let operations = engine.operations.clone();
         match caller {
-            // Behind the tasks that a reply has woken, so that it finds what all of them have sent. If it does not
-            // run, what has gathered leaves with the next answer.
+            // It runs after the tasks that a reply has woken, and so finds the operations of all of them. If it does
+            // not run, the gathered operations are sent when the next answer arrives.
             Some(runtime) => {
                 let sending = runtime.spawn(operations.keep_sending());
                 engine.sending = Some(sending.abort_handle());
@@ -191,7 +192,7 @@ impl RedisEngine {
             drop(engine.io.spawn(watching));
         }
         let subscriber = engine.subscriber.clone();
-        engine.io.spawn(thread::lasting(move || subscriber.clone().keep_up()));
+        engine.io.spawn(thread::lasting(move || subscriber.clone().supervise()));
         let run = async { drop(ended.await) };
         thread::run("tenure-redis", runtime, run).map_err(failed)?;
         Ok(engine)
@@ -201,8 +202,8 @@ impl RedisEngine {
         [&self.server.commands.monitor, &self.server.renewals.monitor, &self.subscriber.monitor]
     }
 
-    /// Says who this client is, for those who look at its locks; again from time to time, and when the
-    /// server may have forgotten it.
+    /// Registers this client, for other clients that inspect its locks; again from time to time, and after every
+    /// reconnect, when the server may have lost the record.
     async fn register(&self) -> Result<(), StoreError> {
         let server = self.server.clone();
         let mut registered = server.register().await?;
@@ -214,9 +215,9 @@ impl RedisEngine {
                 };
                 tokio::select! {
                     () = pause(rest) => {}
-                    () = server.commands.made_again() => {}
+                    () = server.commands.reconnected() => {}
                 }
-                // Missed, it is only shown as unknown.
+                // Without a record, inspecting clients see it as unknown: nothing else depends on it.
                 registered = server.register().await.unwrap_or(Registered::Refused);
             }
         });
@@ -245,7 +246,7 @@ impl Engine for RedisEngine {
             unsettled.into_iter().for_each(|name| operations.settle(name));
             if let Some(step) = step {
                 telemetry::clock_stepped(step);
-                // Other leases may have ended by that clock: their holders find out now (I9).
+                // Other leases may have ended by that clock: the driver checks them now (I9).
                 subscriber.wake(Wakeup::Missed);
             }
             Ok(outcomes)
@@ -292,7 +293,7 @@ impl Engine for RedisEngine {
     }
 
     fn place(&self) -> String {
-        self.server.place()
+        self.server.store_id()
     }
 
     fn health(&self) -> Health {
@@ -316,7 +317,7 @@ impl Drop for RedisEngine {
     fn drop(&mut self) {
         self.monitors().into_iter().for_each(LinkMonitor::end);
         self.sending.iter().for_each(AbortHandle::abort);
-        // Short-lived clients, such as commands in a shell, must not pile up in the server.
+        // The records of short-lived clients, such as commands in a shell, must not pile up in the server.
         self.server.unregister();
     }
 }

@@ -1,4 +1,4 @@
-//! Each operation's part of a script's arguments and answers. Positions are known here alone.
+//! Each operation's part of a script's arguments and answers. Only this file knows the positions.
 
 use super::batch::{Batched, Common};
 use super::keys;
@@ -18,7 +18,7 @@ use std::time::Duration;
 impl Batched for AcquireRequest {
     type Outcome = Acquired;
 
-    const IS_ASKED_AGAIN: bool = true;
+    const IS_SENT_AGAIN: bool = true;
 
     fn script() -> &'static Script {
         &ACQUIRE
@@ -30,15 +30,15 @@ impl Batched for AcquireRequest {
 
     fn arguments(&self, common: Common<'_>, into: &mut Command) {
         let lease = self.lease.duration().as_millis();
-        // A key is kept for the rest of a lease after its release, unless that is above a minute.
+        // After its release, a key is kept for the rest of the lease, unless the lease is longer than a minute.
         let mark = if lease <= 60_000 { ' ' } else { '-' };
         into.push(format!("{mark}{lease:08} {} {}", self.entry.owner, common.client));
         into.push((lease + u128::from(common.retention)).to_string());
-        into.push(wish(self));
+        into.push(options(self));
     }
 
     fn read(&self, line: &str) -> Option<Acquired> {
-        // A plain grant, which is by far the most frequent answer: its fence is its time.
+        // A plain grant, by far the most frequent answer: its fence is its time.
         if let Some(fence) = line.strip_prefix("1 ")
             && let Ok(at) = fence.parse()
         {
@@ -73,13 +73,13 @@ impl Batched for AcquireRequest {
     }
 }
 
-/// A lease as the scripts store it: as many digits as the longest one has.
+/// A lease as the scripts store it: with as many digits as the longest one.
 fn lease(lease: Lease) -> String {
     format!("{:08}", lease.duration().as_millis())
 }
 
-/// What an acquire wants besides owner and lease; the plainest wish is the shortest.
-fn wish(request: &AcquireRequest) -> String {
+/// The options of an acquire besides owner and lease; the plain case has the shortest form.
+fn options(request: &AcquireRequest) -> String {
     let note = request.about.note.as_deref().unwrap_or_default();
     if request.shape == Shape::mutex() && request.entry.number == 0 && note.is_empty() {
         return request.queue.map_or("-".to_owned(), |queue| {
@@ -162,7 +162,7 @@ impl Batched for ReleaseRequest {
 
     fn arguments(&self, _: Common<'_>, into: &mut Command) {
         let owner = self.entry.owner;
-        // A remainder of a millisecond must not become nothing: nothing means no lingering.
+        // A fraction of a millisecond must not become 0, which means no lingering.
         let linger = self.linger.as_micros().div_ceil(1000);
         match (self.entry.number, linger, self.keep) {
             (0, 0, 0) => into.push(owner.to_string()),

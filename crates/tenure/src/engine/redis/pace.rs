@@ -1,12 +1,12 @@
-//! When to connect again.
+//! The backoff between attempts to connect.
 //!
-//! A pause is a share of how long the connection has been missing. So after a short outage a client is
-//! there again at once, after a longer one it was blind for little longer than the outage took, and a
-//! server that stays away is asked ever less often. Pauses are random, so that many clients that lost
-//! a server together do not come back together.
+//! A pause is a share of how long the connection has been missing. So after a short outage a client
+//! reconnects at once, after a longer one it is disconnected for little longer than the outage took, and a
+//! server that stays down is tried ever less often. Pauses have jitter, so that many clients that lost
+//! a server together do not reconnect as a thundering herd.
 //!
-//! A request that finds no connection, and another connection of the same client that is up again,
-//! shorten a pause, but not below a smaller share.
+//! A request that finds no connection, or another connection of the same client that is up again,
+//! shortens a pause, but not below a smaller share.
 
 use std::pin::{Pin, pin};
 use std::time::Duration;
@@ -20,21 +20,21 @@ use crate::core::moment::Moment;
 /// The shortest pause.
 const FIRST: Duration = Duration::from_millis(20);
 
-/// The longest pause while nothing is asked for.
+/// The longest pause without requests.
 const MOST: Duration = Duration::from_secs(2);
 
-/// The longest pause while something is.
+/// The longest pause with requests.
 const MOST_WHEN_WANTED: Duration = Duration::from_secs(1);
 
-/// A pause is at most this part of the outage, and this one while something is asked for.
+/// A pause is at most this part of the outage without requests, and with requests.
 const SHARE: u32 = 4;
 const SHARE_WHEN_WANTED: u32 = 16;
 
-/// A connection that did not last for this long has not ended the outage: a server that lets
-/// everyone in, and throws them out again, is not to be asked without pause.
+/// A connection that did not last for this long has not ended the outage: a server that accepts connections and
+/// closes them at once must not be tried without pause.
 const LASTING: Duration = Duration::from_secs(1);
 
-/// What the connections of one client tell each other.
+/// Signals between the connections of one client.
 #[derive(Default)]
 pub(super) struct Pace {
     wanted: Notify,
@@ -49,17 +49,17 @@ pub(super) struct Outage {
 }
 
 impl Pace {
-    /// There is a reason to connect soon.
+    /// Shortens the pauses: there is a reason to connect soon.
     pub(super) fn want(&self) {
         self.wanted.notify_waiters();
     }
 
-    /// The server is not the master any more: all must look where the address leads now.
-    pub(super) fn move_on(&self) {
+    /// The server is not the master any more: all connections must resolve the address again.
+    pub(super) fn report_moved(&self) {
         self.moved.notify_waiters();
     }
 
-    /// Resolves when a connection finds, from now on, that the server is not the master any more.
+    /// Resolves when a connection reports, from now on, that the server is not the master any more.
     pub(super) fn moved(&self) -> Pin<Box<Notified<'_>>> {
         let mut moved = Box::pin(self.moved.notified());
         moved.as_mut().enable();
@@ -67,9 +67,9 @@ impl Pace {
     }
 
     /// Waits before the next attempt.
-    pub(super) async fn rest(&self, outage: &mut Outage) {
+    pub(super) async fn back_off(&self, outage: &mut Outage) {
         let mut wanted = pin!(self.wanted.notified());
-        // What is asked for from now on counts.
+        // Requests from now on count.
         wanted.as_mut().enable();
         let (least, most) = pauses(outage.lasts(clock::now()), random());
         pause(least).await;
@@ -92,8 +92,7 @@ impl Outage {
     }
 }
 
-/// How long to wait before the next attempt: while something is asked for, and otherwise. `part` is a
-/// random number from 0 to 1.
+/// How long to wait before the next attempt: with requests, and without. `part` is a random number from 0 to 1.
 fn pauses(outage: Duration, part: f64) -> (Duration, Duration) {
     let upto = |share: u32, most: Duration| {
         let most = (outage / share).clamp(FIRST, most);
@@ -118,7 +117,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// How many attempts an outage of this length sees, and how long after its end the next one comes,
+    /// The number of attempts during an outage of this length, and how long after its end the next one is made,
     /// if every pause is as short, or as long, as it can be.
     fn attempts(length: Duration, is_wanted: bool, part: f64) -> (u32, Duration) {
         let (mut passed, mut count) = (Duration::ZERO, 0);
@@ -132,20 +131,20 @@ mod tests {
     }
 
     #[test]
-    fn blindness_is_a_share_of_the_outage() {
+    fn the_delay_after_an_outage_is_a_share_of_it() {
         for millis in [1, 20, 300, 1_000, 3_000, 10_000] {
             let outage = MS * millis;
-            let (_, blind) = attempts(outage, false, 1.0);
-            assert!(blind <= (outage / SHARE).max(FIRST), "{blind:?} after {outage:?}");
-            let (_, blind) = attempts(outage, true, 1.0);
-            assert!(blind <= (outage / SHARE_WHEN_WANTED).max(FIRST), "{blind:?} after {outage:?}");
+            let (_, delay) = attempts(outage, false, 1.0);
+            assert!(delay <= (outage / SHARE).max(FIRST), "{delay:?} after {outage:?}");
+            let (_, delay) = attempts(outage, true, 1.0);
+            assert!(delay <= (outage / SHARE_WHEN_WANTED).max(FIRST), "{delay:?} after {outage:?}");
         }
     }
 
-    /// Ten minutes: some attempts at first, then one in two seconds at most, or two when they are
-    /// asked for without pause.
+    /// Ten minutes: several attempts at first, then one in two seconds at most, or two with a constant stream of
+    /// requests.
     #[test]
-    fn a_server_that_is_gone_is_asked_seldom() {
+    fn a_server_that_stays_down_is_tried_seldom() {
         let outage = MS * 600_000;
         assert!(attempts(outage, false, 0.5).0 < 700, "{:?}", attempts(outage, false, 0.5));
         assert!(attempts(outage, true, 0.5).0 < 1_400, "{:?}", attempts(outage, true, 0.5));
@@ -157,7 +156,7 @@ mod tests {
         let mut outage = Outage::default();
         assert_eq!(outage.lasts(at(5_000)), Duration::ZERO);
         outage.up = Some(at(6_000));
-        assert_eq!(outage.lasts(at(6_100)), MS * 1_100, "it was thrown out at once");
+        assert_eq!(outage.lasts(at(6_100)), MS * 1_100, "it was closed at once");
         outage.up = Some(at(7_000));
         assert_eq!(outage.lasts(at(9_000)), Duration::ZERO, "a new one");
     }

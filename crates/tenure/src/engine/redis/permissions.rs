@@ -1,9 +1,9 @@
-//! What this user may do on the server.
+//! The permissions of this user on the server.
 //!
-//! Tried rather than asked: a user with few rights may not ask either (`ACL DRYRUN`), and older
-//! servers cannot tell. Each command is sent on its own in a form that changes nothing, so that a
-//! refusal names it; within a script, older servers do not. SCRIPT LOAD and SUBSCRIBE are not among
-//! them: without these there is no connection.
+//! Each command is tried: a user with few permissions may not run `ACL DRYRUN` either, and older servers do not
+//! have it. Each is sent on its own, in a form that changes nothing, so that a refusal can be attributed; within a
+//! script, older servers do not name the command. SCRIPT LOAD and SUBSCRIBE are not tried: without them there is no
+//! connection.
 
 use super::keys;
 use super::resp::{Command, Reply};
@@ -11,8 +11,8 @@ use super::server::Server;
 use crate::engine::checkup::{Finding, Severity};
 use crate::error::StoreError;
 
-/// The commands that are sent, or called by a script, on a key that is not there. None of them
-/// changes anything: writes ask for what is not so, or have one argument too many.
+/// The commands that the engine sends, or a script calls, on a key that does not exist. None of them
+/// changes anything: writes have a condition that is false, or one argument too many.
 const HARMLESS: &[&str] = &[
     "DEL key",
     "EXISTS key",
@@ -40,7 +40,7 @@ const HARMLESS: &[&str] = &[
 pub(super) async fn permissions(server: &Server) -> Result<Finding, StoreError> {
     let mut lacking = Vec::new();
     for line in HARMLESS {
-        if let Reply::Error(error) = server.commands.ask(&command(line, server)).await?
+        if let Reply::Error(error) = server.commands.request(&command(line, server)).await?
             && let Some(right) = missing(line, &error)
             && !lacking.contains(&right)
         {
@@ -48,7 +48,10 @@ pub(super) async fn permissions(server: &Server) -> Result<Finding, StoreError> 
         }
     }
     if lacking.is_empty() {
-        return Ok(Finding::fine("permissions", "this user may run all that Tenure needs"));
+        return Ok(Finding::fine(
+            "permissions",
+            "this user may run every command that Tenure needs",
+        ));
     }
     let (user, rights) = (user(server).await?, lacking.join(" "));
     Ok(Finding::bad(
@@ -73,7 +76,7 @@ fn command(line: &str, server: &Server) -> Command {
     command
 }
 
-/// What is missing, in the words of `ACL SETUSER`; none for an error of another kind.
+/// The missing permission, as an argument of `ACL SETUSER`; none for an error of another kind.
 fn missing(line: &str, error: &str) -> Option<String> {
     let about = error.strip_prefix("NOPERM")?;
     if about.contains("channel") && !about.contains("to run") {
@@ -87,7 +90,7 @@ fn missing(line: &str, error: &str) -> Option<String> {
 }
 
 async fn user(server: &Server) -> Result<String, StoreError> {
-    let reply = server.commands.ask(&Command::new("ACL").arg("WHOAMI")).await?;
+    let reply = server.commands.request(&Command::new("ACL").arg("WHOAMI")).await?;
     Ok(reply.text().unwrap_or("USER").to_owned())
 }
 
@@ -111,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_in_the_words_that_mend_them() {
+    fn refusals_name_the_rule_that_fixes_them() {
         let of = |line, error| missing(line, error).unwrap();
         let command = "NOPERM this user has no permissions to run the 'get' command";
         assert_eq!(of("GET key", command), "+get");

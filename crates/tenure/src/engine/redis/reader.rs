@@ -1,17 +1,17 @@
-//! Who reads what arrives on a connection.
+//! Which thread reads a connection.
 //!
-//! - A thread that waits in `blocking` for a reply or a wake-up reads for all until it has its own, if no other
-//!   thread does. The socket wakes it, and it need not be woken by another thread.
-//! - A task on the callers' runtime, where the client was told so: the tasks that it wakes run on the same
+//! - A thread that waits in `blocking` for a reply or a wake-up reads for all callers until it has its own, unless
+//!   another thread does. The socket wakes it, which saves a wake-up by another thread.
+//! - A task on the callers' runtime, if the client was configured so: the tasks that it wakes run on the same
 //!   threads.
-//! - Else, the I/O thread.
+//! - Otherwise, the I/O thread.
 //!
-//! What arrives is read and passed on under one lock. So it makes no difference to what is done who is woken by
-//! the socket, only to how fast it is done. The I/O thread is woken where the socket is *watched*. While
-//! something is awaited, somebody is woken: whoever awaits something and will not read has the socket watched,
-//! unless others read; a thread that has its own has it watched for those that wait. When nothing
-//! is awaited, the socket is watched after [`LOOK_EVERY`] at the latest, so that a lost connection is noticed;
-//! and also when something is awaited for longer, because those who should read may be stopped or busy.
+//! Replies are read and delivered under one mutex, so it does not matter for correctness which thread the socket
+//! wakes, only for latency. The I/O thread is woken while the socket is *watched*. While a reply is awaited, some
+//! thread is woken: a caller that awaits a reply and does not read has the socket watched, unless another thread or
+//! task reads; a thread that has its own reply has it watched for the remaining waiters. While none is awaited, the
+//! socket is watched after [`CHECK_EVERY`] at the latest, so that a lost connection is noticed; and also when a reply
+//! is awaited for longer, because the thread or task that should read may be stopped or busy.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -28,24 +28,24 @@ use super::stream::Stream;
 use crate::parking::{self, Readable, Waiting};
 use crate::sync::lock;
 
-/// How often to look for what is overdue.
-pub(super) const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often to check for overdue replies.
+pub(super) const CHECK_EVERY: Duration = Duration::from_millis(200);
 
-/// A connection, and what has arrived on it.
+/// A connection, and the replies that have arrived on it.
 pub(super) struct Reader {
     pub(super) stream: Stream,
-    /// Whoever has it reads.
+    /// The thread that holds it reads.
     inbox: Mutex<Inbox>,
     woken: Mutex<Woken>,
-    /// Why nothing can be read any more, if not the I/O thread has noticed it.
+    /// Why the connection is lost, if another thread than the I/O thread has noticed it.
     loss: Mutex<Option<Loss>>,
     lost: Notify,
     ended: Notify,
 }
 
-/// Who is woken when something arrives.
+/// What the socket wakes when it becomes readable.
 struct Woken {
-    /// A thread that waits for something of its own.
+    /// A thread that waits for its own reply.
     is_thread: bool,
     /// A task on the callers' runtime.
     is_task: bool,
@@ -56,7 +56,7 @@ struct Woken {
 /// Why a connection ended.
 pub(super) struct Loss {
     pub(super) why: String,
-    /// The server has said that it is not the master any more.
+    /// The server has reported that it is not the master any more.
     pub(super) is_of_replica: bool,
 }
 
@@ -66,19 +66,19 @@ impl Loss {
     }
 }
 
-/// A connection that others than the I/O thread may read.
+/// A connection that other threads than the I/O thread may read.
 pub(super) trait Received: Send + Sync + 'static {
     fn reader(&self) -> &Reader;
 
-    /// Passes on what has arrived, in the order in which it came.
+    /// Delivers a reply; called in the order of arrival.
     fn deliver(&self, reply: Reply) -> Result<(), Loss>;
 
-    /// Whether somebody waits for something to arrive.
+    /// Whether a caller waits for something to arrive.
     fn is_awaited(&self) -> bool;
 }
 
 impl Reader {
-    /// It is watched.
+    /// The socket is watched at first.
     pub(super) fn new(stream: Stream, inbox: Inbox) -> Self {
         Self {
             stream,
@@ -90,14 +90,13 @@ impl Reader {
         }
     }
 
-    /// The connection is over: nobody need read any more.
+    /// The connection is over: ends the task that reads.
     pub(super) fn end(&self) {
         self.ended.notify_one();
     }
 
-    /// To be called from time to time: has the socket watched if nobody else reads, or those who do are
-    /// late.
-    pub(super) fn look(&self, is_late: bool) {
+    /// Called every [`CHECK_EVERY`]: has the socket watched if no other thread or task reads, or is late.
+    pub(super) fn check(&self, is_late: bool) {
         let mut woken = lock(&self.woken);
         if is_late || !(woken.is_thread || woken.is_task) {
             self.watch(&mut woken, true);
@@ -111,20 +110,20 @@ impl Reader {
         }
     }
 
-    /// Tells the I/O thread, which ends the connection.
+    /// Notifies the I/O thread, which ends the connection.
     fn lose(&self, loss: Loss) {
         *lock(&self.loss) = Some(loss);
         self.lost.notify_one();
     }
 }
 
-/// Reads on the I/O thread, until there is no more; why not.
+/// Reads on the I/O thread until the connection is lost; returns why.
 pub(super) async fn receive(connection: &impl Received) -> Loss {
     let reader = connection.reader();
     loop {
         match read_some(connection) {
             Err(loss) => return loss,
-            // All connections of a client share the I/O thread: the others have their turn.
+            // All connections of a client share the I/O thread: the others get their turn.
             Ok(false) => tokio::task::yield_now().await,
             Ok(true) => tokio::select! {
                 readable = reader.stream.readable() => {
@@ -141,7 +140,7 @@ pub(super) async fn receive(connection: &impl Received) -> Loss {
     }
 }
 
-/// Has a task on the callers' runtime read.
+/// Spawns a task on the callers' runtime that reads.
 pub(super) fn read_on(connection: &Arc<impl Received>, runtime: &Handle) -> io::Result<()> {
     let reader = connection.reader();
     let receiver = reader.stream.receiver_on(runtime)?;
@@ -154,15 +153,15 @@ pub(super) fn read_on(connection: &Arc<impl Received>, runtime: &Handle) -> io::
     Ok(())
 }
 
-/// To be called by whoever waits for something to arrive: this thread reads, if it is about to wait; else
-/// others do.
+/// To be called by a caller that waits for something to arrive: this thread reads when it parks; if it does not park,
+/// another thread or task reads.
 pub(super) fn await_arrival(connection: &Arc<impl Received>) {
     if !lock(&connection.reader().woken).is_thread && !parking::leave(connection) {
         leave_to_others(&**connection);
     }
 }
 
-/// Reads what is there, and passes it on; whether that was all.
+/// Reads the available bytes, and delivers the replies; returns whether these were all.
 fn read_some(connection: &impl Received) -> Result<bool, Loss> {
     let reader = connection.reader();
     let mut inbox = lock(&reader.inbox);
@@ -197,11 +196,11 @@ impl<C: Received> Readable for C {
     }
 }
 
-/// A thread that reads for all until it has its own.
+/// A thread that reads for all callers until it has its own reply.
 struct Thread<'a, C: Received>(&'a C);
 
 impl<'a, C: Received> Thread<'a, C> {
-    /// None if another thread does so.
+    /// None if another thread reads.
     fn begin(connection: &'a C) -> Option<Self> {
         let reader = connection.reader();
         let mut woken = lock(&reader.woken);
@@ -216,7 +215,7 @@ impl<'a, C: Received> Thread<'a, C> {
     fn read(&self, waiting: &Waiting) {
         let reader = self.0.reader();
         while !waiting.is_woken() {
-            match waiting.until_readable(reader.stream.as_fd(), LOOK_EVERY) {
+            match waiting.until_readable(reader.stream.as_fd(), CHECK_EVERY) {
                 None => return,
                 Some(false) => {}
                 Some(true) => {
@@ -231,7 +230,7 @@ impl<'a, C: Received> Thread<'a, C> {
 
 impl<C: Received> Drop for Thread<'_, C> {
     fn drop(&mut self) {
-        // First: who has sent something before that is seen below, and who does so later sees to it.
+        // First: a command sent before is seen below, and a thread that sends one later has the socket watched itself.
         lock(&self.0.reader().woken).is_thread = false;
         leave_to_others(self.0);
     }
@@ -252,7 +251,7 @@ impl<C: Received> Task<C> {
                     () = reader.ended.notified() => return,
                 },
             }
-            // It was late, and is here again.
+            // The I/O thread may have taken over while this task was late.
             reader.watch(&mut lock(&reader.woken), false);
         }
     }

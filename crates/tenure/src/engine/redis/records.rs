@@ -1,4 +1,4 @@
-//! Reading what the server tells about locks.
+//! Parses the server's answers about locks, and the records of clients.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::core::fence::Fence;
 use crate::core::name::LockName;
 use crate::info::{About, ForceRecord, HolderInfo, LockInfo, WaiterInfo};
 
-/// Who the clients are, by their ids.
+/// The records of clients, by their ids.
 pub(super) type Clients = HashMap<String, About>;
 
-/// A lock as `inspect.lua` tells it, with the clients it names.
-pub(super) fn lock(name: LockName, value: &Reply, clients: &Clients) -> Option<LockInfo> {
+/// A lock from the answer of `inspect.lua`, with the clients it names.
+pub(super) fn read_lock(name: LockName, value: &Reply, clients: &Clients) -> Option<LockInfo> {
     let [shape, holding, holders, waiting, waiters, record] = value.array()? else { return None };
     let shape = shape.text()?;
     let mut info = LockInfo::free(name.clone());
@@ -36,9 +36,9 @@ pub(super) fn lock(name: LockName, value: &Reply, clients: &Clients) -> Option<L
 /// The ids of the clients that a lock names.
 pub(super) fn clients(value: &Reply) -> Vec<String> {
     let Some([_, _, holders, _, waiters, _]) = value.array() else { return Vec::new() };
-    let of = |list: &Reply, place: usize| {
+    let of = |list: &Reply, index: usize| {
         let rows = list.array().unwrap_or_default().iter();
-        rows.filter_map(|row| Some(row.array()?.get(place)?.text()?.to_owned())).collect::<Vec<_>>()
+        rows.filter_map(|row| Some(row.array()?.get(index)?.text()?.to_owned())).collect::<Vec<_>>()
     };
     [of(holders, 5), of(waiters, 3)].concat()
 }
@@ -52,7 +52,7 @@ fn holder(value: &Reply, clients: &Clients) -> Option<HolderInfo> {
         permits: permits.number()? as u32,
         entries: entries.number()? as u32,
         fence: Fence::from_value(fence),
-        // A fence is the time of its grant, unless grants come faster than microseconds.
+        // A fence is the time of its grant, unless several grants share a microsecond.
         since: calendar(fence),
         lease_left: Duration::from_micros(left.number()?),
     })
@@ -89,7 +89,7 @@ fn forced(name: LockName, record: &str) -> Option<ForceRecord> {
     Some(ForceRecord { name, owners, by, reason, at })
 }
 
-/// Who a client is: `host pid program`.
+/// The record of a client: `host pid program`.
 pub(super) fn client(about: &About) -> String {
     format!("{} {} {}", keys::encode(&about.host), about.pid, keys::encode(&about.program))
 }

@@ -1,7 +1,7 @@
 //! Renewals: many leases in one call, on a connection of their own.
 //!
-//! What is wrong with one lock is that lock's trouble alone: the script answers for each, and a call
-//! that the server refuses as a whole, because of one of its keys, is split.
+//! An error of one lock affects no other: the script answers for each, and a call that the server refuses as a whole,
+//! because of one of its keys, is split.
 
 use super::batch::{self, Batched};
 use super::errors;
@@ -14,10 +14,10 @@ use crate::engine::{Renewal, Renewed};
 use crate::error::StoreError;
 use crate::sync::lock;
 
-/// What became of renewals.
+/// The results of renewals.
 #[derive(Default)]
 pub(super) struct Renewals {
-    /// Of each, in order.
+    /// One for each renewal, in order.
     pub(super) outcomes: Vec<Result<Renewed, StoreError>>,
     /// The server's clock was set since the last call.
     pub(super) step: Option<ClockStep>,
@@ -38,14 +38,14 @@ impl Server {
                 Ok(some) => {
                     all.step = all.step.or(some.step);
                     all.unsettled.extend(some.unsettled);
-                    let places = all.outcomes[part].iter_mut();
-                    places.zip(some.outcomes).for_each(|(place, outcome)| *place = outcome);
+                    let slots = all.outcomes[part].iter_mut();
+                    slots.zip(some.outcomes).for_each(|(slot, outcome)| *slot = outcome);
                 }
-                Err(trouble) if part.len() > 1 && errors::may_be_about_one(&trouble) => {
+                Err(error) if part.len() > 1 && errors::may_be_about_one(&error) => {
                     let middle = part.start + part.len() / 2;
                     parts.extend([part.start..middle, middle..part.end]);
                 }
-                Err(trouble) => all.outcomes[part].fill(Err(trouble)),
+                Err(error) => all.outcomes[part].fill(Err(error)),
             }
         }
         all
@@ -69,7 +69,7 @@ impl Server {
     }
 }
 
-/// The server's time, behind what the call is known by.
+/// The server's time, at the end of the answer's first line.
 fn time(answer: &str) -> Option<Moment> {
     let (_, time) = answer.lines().next()?.rsplit_once(' ')?;
     Some(Moment::from_micros(time.parse().ok()?))

@@ -1,10 +1,10 @@
-//! The protocol, version 2: commands out, replies in. [`Parser`] reads what comes in.
+//! The protocol RESP, version 2: encoded commands, and replies, which [`Parser`] reads.
 
 mod parser;
 
 pub(super) use parser::Parser;
 
-/// What the server answered.
+/// A reply of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Status(String),
@@ -23,7 +23,7 @@ impl Reply {
         }
     }
 
-    /// A number, also where it came as text.
+    /// A number, also if it is sent as text.
     pub(super) fn number(&self) -> Option<u64> {
         match self {
             Self::Integer(number) => u64::try_from(*number).ok(),
@@ -45,7 +45,7 @@ impl Reply {
 pub(super) struct Command {
     words: usize,
     bytes: Vec<u8>,
-    /// Other clients that it has a message for are to get it before this one gets its reply: see
+    /// The server is to write its messages to other clients before the reply to this one: see
     /// [`Wire::send`](super::wire::Wire::send).
     pub(super) is_answered_last: bool,
 }
@@ -69,7 +69,7 @@ impl Command {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// The same with another two words at the beginning.
+    /// The same command with two other words at the beginning.
     pub(super) fn with_head(&self, old: [&str; 2], new: [&str; 2]) -> Self {
         let head = old.iter().fold(0, |length, word| length + written(word.len()));
         let bytes = Vec::with_capacity(self.bytes.len() + new[1].len());
@@ -80,7 +80,7 @@ impl Command {
         command
     }
 
-    /// Puts the command at the end of what is to be sent.
+    /// Appends the encoded command.
     pub(super) fn write(&self, into: &mut Vec<u8>) {
         into.push(b'*');
         push_number(into, self.words);

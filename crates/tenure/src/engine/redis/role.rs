@@ -1,16 +1,16 @@
-//! Whether a server is the one that may be written to.
+//! Whether a server is the master, and so takes writes.
 //!
-//! Behind an address that is forwarded, a server may be made a replica, or another one be meant by
-//! now. So each new connection asks, and one that leads to a replica is not used.
+//! The server at an address may become a replica, and the address may be forwarded to another server. So each new
+//! connection queries the role, and a connection to a replica is not used.
 
 use super::address::Endpoint;
 use super::resp::{Command, Reply};
 use crate::error::StoreError;
 
-/// What to ask until one tells: a user may not be allowed to ask the first.
+/// The commands to try until one returns the role: a user may lack permission for the first.
 ///
-/// A server that does not tell, because this user may ask neither or the server knows neither, is used:
-/// it refuses what it cannot do.
+/// A server that answers neither, because this user may run neither or the server has neither, is used:
+/// a replica refuses writes.
 pub(super) fn questions() -> [Command; 2] {
     [Command::new("ROLE"), Command::new("INFO").arg("replication")]
 }
@@ -19,10 +19,10 @@ pub(super) fn questions() -> [Command; 2] {
 ///
 /// # Errors
 /// When it says that it is something else.
-pub(super) fn is_master(reply: &Reply, place: &Endpoint) -> Result<bool, StoreError> {
+pub(super) fn is_master(reply: &Reply, endpoint: &Endpoint) -> Result<bool, StoreError> {
     match read(reply) {
         Some("master") => Ok(true),
-        Some(role) => Err(refuse(place, role)),
+        Some(role) => Err(refuse(endpoint, role)),
         None => Ok(false),
     }
 }
@@ -36,10 +36,11 @@ fn read(reply: &Reply) -> Option<&str> {
     }
 }
 
-fn refuse(place: &Endpoint, role: &str) -> StoreError {
+fn refuse(endpoint: &Endpoint, role: &str) -> StoreError {
     let role = if role == "slave" { "replica" } else { role };
-    let what =
-        format!("{place} takes no locks: READONLY because it is a {role}: connect to the master");
+    let what = format!(
+        "{endpoint} grants no locks: READONLY because it is a {role}: connect to the master"
+    );
     StoreError::refused(what).answered()
 }
 

@@ -1,7 +1,8 @@
 //! The scripts: one file per operation, each with its contract as header.
 //!
 //! A line `--@ part.lua` is replaced by the text of that part. The full rules, `lock.lua` and its parts, are included
-//! after each operation's plain case and fast path, so that a call which needs none of them does not define them either.
+//! after each operation's plain case and fast path, so that a call which needs none of them does not define them
+//! either.
 
 use std::sync::LazyLock;
 

@@ -141,7 +141,7 @@ impl Sentinels {
             }
             if let Ok(master) = self.ask().await {
                 if self.has_moved_to(&master) {
-                    pace.move_on();
+                    pace.report_moved();
                 }
             }
             tokio::select! {
@@ -231,7 +231,7 @@ impl Sentinels {
         }
         drop(state);
         if is_in_use {
-            pace.move_on();
+            pace.report_moved();
         }
         self.announced.notify_one();
     }

@@ -1,5 +1,4 @@
-//! What is asked of the server beyond operations that travel together: renewals, and looking at
-//! locks.
+//! Requests that are not batched: registering the client, inspecting, listing and forcing locks.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -18,41 +17,41 @@ use crate::owner::{Owner, unique_number};
 /// How long the record of a forced release is kept.
 const RECORD_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How long a client is remembered that is not heard of: longer than any lease.
+/// How long the record of a client is kept without being refreshed: longer than any lease.
 pub(super) const CLIENT_KEPT: Duration = Duration::from_secs(25 * 3600);
 
-/// A server, and who we are to it.
+/// A server, and this client's identity on it.
 pub(super) struct Server {
     pub(super) commands: Arc<Link>,
-    /// A renewal must not stand behind other traffic.
+    /// A renewal must not queue behind other traffic.
     pub(super) renewals: Arc<Link>,
     pub(super) client: String,
     pub(super) about: About,
     pub(super) clock: Mutex<ClockWatch>,
-    /// Which store this is, once it is known.
+    /// The id of the store, once it is known.
     pub(super) store: OnceLock<String>,
 }
 
-/// What became of saying who this client is.
+/// The outcome of registering this client.
 pub(super) enum Registered {
-    /// It can be read.
     Written,
-    /// The server has no room for it at the moment.
+    /// The server is out of memory or disk space.
     Refused,
 }
 
 impl Server {
-    /// Says who this client is, for those who look at its locks, and learns which store this is.
+    /// Writes this client's record, for clients that inspect its locks, and reads the store's id.
     ///
-    /// Neither is needed for a lock. So a server that has no room to write it down is used all the same,
-    /// and told again later. Any other refusal is one of locks as well, and heard of here: Redis 6.2, with
-    /// too few replicas, refuses this but not scripts.
+    /// Locks need neither. So a server without memory or disk space for the record is used all the same,
+    /// and the record is written later. Any other refusal concerns locks as well, and is reported here: Redis 6.2,
+    /// with too few replicas, refuses this write but not scripts.
     pub(super) async fn register(&self) -> Result<Registered, StoreError> {
         let kept = CLIENT_KEPT.as_millis().to_string();
-        let who = records::client(&self.about);
-        let set = Command::new("SET").arg(keys::client(&self.client)).arg(who).arg("PX").arg(&kept);
-        let written = self.commands.ask(&set);
-        let store = self.store(&kept);
+        let key = keys::client(&self.client);
+        let record = records::client(&self.about);
+        let set = Command::new("SET").arg(key).arg(record).arg("PX").arg(&kept);
+        let written = self.commands.request(&set);
+        let store = self.read_store_id(&kept);
         let written = written.await?;
         store.await?;
         match errors::error_in(&written) {
@@ -62,47 +61,47 @@ impl Server {
         }
     }
 
-    /// Learns which store this is, from a key that the first client of a store makes; it goes, as the
-    /// clients do, when none has come for a day.
+    /// Reads the id of the store from a key that the first client of a store writes; it expires, like the
+    /// records of clients, a day after the last client registered.
     ///
-    /// The server's own `run_id` would need a right that locks do not, and changes with every restart
-    /// and failover. The key is copied to replicas and kept as the locks are: where they are the same,
-    /// it is. A store that was made by copying another's data counts as the same one, so that a lock of
-    /// both is refused as named twice, rather than risked. When all data was lost, the first client
-    /// that comes back says what it was.
-    fn store(&self, kept: &str) -> impl Future<Output = Result<(), StoreError>> + Send {
+    /// The server's own `run_id` would need a permission that locks do not, and changes with every restart
+    /// and failover. The key is replicated and persisted like the locks, so where the locks are the same,
+    /// the id is. A store that was made by copying another's data counts as the same one, so that a set of locks
+    /// of both is refused as a duplicate, rather than risked. When all data was lost, the first client
+    /// that reconnects writes the id that it knows.
+    fn read_store_id(&self, kept: &str) -> impl Future<Output = Result<(), StoreError>> + Send {
         let fresh = || format!("{:016x}{:016x}", unique_number(), unique_number());
         let store = self.store.get().cloned().unwrap_or_else(fresh);
         let set = Command::new("SET").arg(keys::STORE).arg(store).arg("NX").arg("PX").arg(kept);
         let keep = Command::new("PEXPIRE").arg(keys::STORE).arg(kept);
         let get = Command::new("GET").arg(keys::STORE);
-        let asked = [set, keep, get].map(|command| self.commands.ask(&command));
+        let asked = [set, keep, get].map(|command| self.commands.request(&command));
         async move {
-            // Whatever became of the first two.
+            // The first two may fail.
             let [_, _, get] = asked;
             if let Some(store) = get.await?.text() {
-                // The first answer stays: what a client has sorted by it stays in order.
+                // The first answer is kept: locks that were ordered by it stay in order.
                 let _ = self.store.set(store.to_owned());
             }
             Ok(())
         }
     }
 
-    /// Which store this is: by a word that all its clients know, under whatever name they reach it; or
-    /// by its address, where that word could not be had.
-    pub(super) fn place(&self) -> String {
+    /// The id of the store, which is the same for all its clients, whatever address they use; or its address, if the
+    /// id could not be read.
+    pub(super) fn store_id(&self) -> String {
         let address = &self.commands.address;
         let by_address = || format!("{} database {}", address.master, address.database());
         self.store.get().cloned().unwrap_or_else(by_address)
     }
 
-    /// Makes the server forget who this client is. Nobody waits for the answer.
+    /// Deletes this client's record, without waiting for the answer.
     pub(super) fn unregister(&self) {
         let command = Command::new("DEL").arg(keys::client(&self.client));
         self.commands.send(&command, Box::new(|_| ()));
     }
 
-    /// What is known of each of these locks, or why it cannot be read.
+    /// Inspects these locks: each is the lock, or the error with which it cannot be read.
     pub(super) async fn inspect(
         &self,
         names: &[LockName],
@@ -115,12 +114,12 @@ impl Server {
         let clients = self.clients(replies.iter().flat_map(records::clients).collect()).await?;
         let infos = names.iter().zip(&replies).map(|(name, reply)| match reply {
             Reply::Error(error) => Err(errors::of_server(error)),
-            reply => records::lock(name.clone(), reply, &clients).ok_or_else(not_understood),
+            reply => records::read_lock(name.clone(), reply, &clients).ok_or_else(not_understood),
         });
         Ok(infos.collect())
     }
 
-    /// Who the clients with these ids are.
+    /// The records of the clients with these ids.
     async fn clients(&self, mut ids: Vec<String>) -> Result<Clients, StoreError> {
         ids.sort_unstable();
         ids.dedup();
@@ -129,21 +128,22 @@ impl Server {
         }
         let mut command = Command::new("MGET");
         ids.iter().for_each(|id| command.push(keys::client(id)));
-        let reply = self.ask(&command).await?;
-        let told = ids.into_iter().zip(reply.array().ok_or_else(not_understood)?);
-        let known = told
-            .filter_map(|(id, who)| Some((id, records::read_client(&mut who.text()?.split(' '))?)));
+        let reply = self.request(&command).await?;
+        let found = ids.into_iter().zip(reply.array().ok_or_else(not_understood)?);
+        let known = found.filter_map(|(id, record)| {
+            Some((id, records::read_client(&mut record.text()?.split(' '))?))
+        });
         Ok(known.collect())
     }
 
-    /// Locks that are held or wanted. Looks at every key of the server, in small steps.
+    /// Locks with holders or waiters. Scans every key of the server, in small steps.
     pub(super) async fn list(&self, request: ListRequest) -> Result<Vec<LockInfo>, StoreError> {
         let mut names = self.names(&request.prefix).await?;
         names.sort_unstable();
         names.dedup();
         let mut infos = Vec::new();
         for some in names.chunks(100) {
-            let seen = self.look_at(some).await?;
+            let seen = self.inspect_each(some).await?;
             infos.extend(seen.into_iter().filter(|info| info.kind.is_some() || !info.is_free()));
             if infos.len() >= request.limit {
                 break;
@@ -153,23 +153,23 @@ impl Server {
         Ok(infos)
     }
 
-    /// Each of these locks, for a list. What is wrong with one is shown with it, and harms no other: a
+    /// Inspects these locks for a list. An error of one is shown with it, and affects no other: a
     /// call that the server refuses because of one of its keys is split.
-    async fn look_at(&self, names: &[LockName]) -> Result<Vec<LockInfo>, StoreError> {
+    async fn inspect_each(&self, names: &[LockName]) -> Result<Vec<LockInfo>, StoreError> {
         let mut infos = Vec::with_capacity(names.len());
         let mut parts = vec![names];
         while let Some(part) = parts.pop() {
             let seen = self.inspect(part, LockInfo::HOLDERS_LISTED, 0).await;
             match seen {
                 Ok(seen) => infos.extend(part.iter().zip(seen).map(|(name, seen)| {
-                    seen.unwrap_or_else(|trouble| LockInfo::unreadable(name.clone(), &trouble))
+                    seen.unwrap_or_else(|error| LockInfo::unreadable(name.clone(), &error))
                 })),
-                Err(trouble) if errors::may_be_about_one(&trouble) => match part {
-                    [name] => infos.push(LockInfo::unreadable(name.clone(), &trouble)),
-                    // The second half first: the last one pushed is looked at next.
+                Err(error) if errors::may_be_about_one(&error) => match part {
+                    [name] => infos.push(LockInfo::unreadable(name.clone(), &error)),
+                    // The second half first: the last one pushed is handled next.
                     part => parts.extend([&part[part.len() / 2..], &part[..part.len() / 2]]),
                 },
-                Err(trouble) => return Err(trouble),
+                Err(error) => return Err(error),
             }
         }
         Ok(infos)
@@ -180,7 +180,7 @@ impl Server {
         let mut cursor = "0".to_owned();
         loop {
             let command = Command::new("SCAN").arg(&cursor).arg("MATCH").arg(keys::pattern(prefix));
-            let reply = self.ask(&command.arg("COUNT").arg("1000")).await?;
+            let reply = self.request(&command.arg("COUNT").arg("1000")).await?;
             let Some([next, found]) = reply.array() else { return Err(not_understood()) };
             let found = found.array().ok_or_else(not_understood)?;
             names.extend(found.iter().filter_map(|key| keys::name(key.text()?)));
@@ -191,8 +191,8 @@ impl Server {
         }
     }
 
-    /// Takes a lock away from its holders: from so many at a time as one call may. Says, too, whether
-    /// there is more to settle.
+    /// Takes a lock away from its holders, from as many as possible in each call. Also returns whether there is more
+    /// to settle.
     pub(super) async fn force(
         &self,
         request: &ForceRequest,
@@ -210,8 +210,7 @@ impl Server {
         }
     }
 
-    /// The owners that do not hold it any more, whether there are others, and whether there is more to
-    /// settle.
+    /// The owners that lost it, whether others still hold it, and whether there is more to settle.
     async fn force_some(
         &self,
         request: &ForceRequest,
@@ -232,16 +231,16 @@ impl Server {
         Ok((owners.ok_or_else(not_understood)?, rest == Some(1), more == Some(1)))
     }
 
-    /// Sends a command that must not fail.
-    async fn ask(&self, command: &Command) -> Result<Reply, StoreError> {
-        match self.commands.ask(command).await? {
+    /// Sends a command; an error reply is an error.
+    async fn request(&self, command: &Command) -> Result<Reply, StoreError> {
+        match self.commands.request(command).await? {
             Reply::Error(error) => Err(errors::of_server(&error)),
             reply => Ok(reply),
         }
     }
 }
 
-/// What a script that answers with an array says, after the nonce.
+/// The items of a script's answer, after the nonce.
 fn array(reply: Reply) -> Result<Vec<Reply>, StoreError> {
     match reply {
         Reply::Array(mut replies) if !replies.is_empty() => {
@@ -253,5 +252,5 @@ fn array(reply: Reply) -> Result<Vec<Reply>, StoreError> {
 }
 
 fn not_understood() -> StoreError {
-    StoreError::unknown("the server's answer is not understood")
+    StoreError::unknown("the server's answer cannot be parsed")
 }

@@ -1,9 +1,9 @@
-//! A socket that any thread may read and write, without waiting; and waiting for it, on the I/O thread.
+//! A non-blocking socket that any thread may read and write; the I/O thread waits for it.
 //!
-//! A runtime that knows a socket wakes its thread whenever something arrives, also where another thread
-//! reads. So the runtime does not know the socket, but a set of its own kind (an epoll), in which the socket
-//! is the only member. Whether the socket counts in that set can be changed from any thread, and costs one
-//! system call: see [`Socket::watch`]. `unsafe` is allowed here for one call: to register that set.
+//! A runtime with which a socket is registered wakes its thread whenever data arrives, also if another thread reads
+//! it. So the registered descriptor is not the socket, but an epoll instance whose only member is the socket. Any
+//! thread can add it to, or delete it from, that instance with one system call: see [`Socket::watch`]. `unsafe` is
+//! allowed here for one call: to register that instance.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,77 +20,77 @@ use watch::Watch;
 /// A connected socket.
 pub(super) struct Socket {
     socket: OwnedFd,
-    /// Is readable when the socket is, and is watched.
+    /// Readable when the socket is readable and watched.
     reading: AsyncFd<Watch>,
 }
 
 impl Socket {
-    /// Takes over a socket that does not block. It is watched. To be called on the I/O thread.
+    /// Takes a non-blocking socket, which is watched at first. To be called on the I/O thread.
     pub(super) fn new(socket: impl Into<OwnedFd>) -> io::Result<Self> {
         let socket = socket.into();
         let watch = Watch::for_reading(&socket)?;
         Ok(Self { reading: register(watch, Interest::READABLE)?, socket })
     }
 
-    /// Reads what is there, at the end of `into`, as far as there is room; zero when the peer has closed.
+    /// Reads available bytes to the end of `into`, up to its capacity; zero when the peer has closed.
     pub(super) fn try_read(&self, into: &mut Vec<u8>) -> io::Result<usize> {
         Ok(rustix::io::read(&self.socket, spare_capacity(into))?)
     }
 
-    /// Reads what is there, as far as there is room; zero when the peer has closed.
+    /// Reads available bytes, as many as fit; zero when the peer has closed.
     pub(super) fn try_read_into(&self, room: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::read(&self.socket, room)?)
     }
 
-    /// Writes what the socket takes.
+    /// Writes as much as the socket accepts.
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        // A peer that is gone must not end a process that does not expect a signal.
+        // A closed peer must not end the process with SIGPIPE.
         Ok(rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL)?)
     }
 
-    /// Writes what the socket takes of several pieces.
+    /// Writes as much of several pieces as the socket accepts.
     pub(super) fn try_write_vectored(&self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
         let mut nothing = SendAncillaryBuffer::default();
         Ok(rustix::net::sendmsg(&self.socket, pieces, &mut nothing, SendFlags::NOSIGNAL)?)
     }
 
-    /// Whether there is something to read.
+    /// Whether there are bytes to read.
     pub(super) fn is_readable(&self) -> bool {
         let mut wanted = [PollFd::new(&self.socket, PollFlags::IN)];
         let found = rustix::event::poll(&mut wanted, Some(&Timespec::default()));
         found.is_ok_and(|found| found > 0)
     }
 
-    /// Resolves when something may have come since the last time: to be asked after [`Self::try_read`] has
-    /// found nothing, or less than there was room for. For one task.
+    /// Resolves when data may have arrived since the last time: to be awaited after [`Self::try_read`] has
+    /// read nothing, or less than fits. For one task.
     pub(super) async fn readable(&self) -> io::Result<()> {
         self.reading.readable().await?.clear_ready();
         Ok(())
     }
 
-    /// Resolves when the socket takes more.
+    /// Resolves when the socket accepts more.
     pub(super) async fn writable(&self) -> io::Result<()> {
         let (watch, interest) = Watch::for_writing(&self.socket)?;
         register(watch, interest)?.ready(interest).await?.retain_ready();
         Ok(())
     }
 
-    /// What tells a task on another runtime that something may have come.
+    /// Lets a task on another runtime wait for data.
     pub(super) fn receiver_on(&self, runtime: &Handle) -> io::Result<Receiver> {
         let watch = Watch::for_reading(&self.socket)?;
         let _entered = runtime.enter();
         register(watch, Interest::READABLE).map(Receiver)
     }
 
-    /// Whether the I/O thread is woken when something arrives. It is at once, if something has.
+    /// Sets whether the I/O thread is woken when data arrives; at once, if data has arrived.
     pub(super) fn watch(&self, is_watched: bool) {
-        // It can only fail for want of memory. Then it stays as it was, and those who look for answers that
-        // are overdue try again.
+        // It can only fail for lack of memory. Then nothing changes, and the check for overdue replies
+        // tries again.
         let _ = self.reading.get_ref().set(&self.socket, is_watched);
     }
 }
 
-/// Tells a task on another runtime that something may have come.
+/// Lets a task on another runtime wait for data.
 pub(super) struct Receiver(AsyncFd<Watch>);
 
 impl Receiver {
@@ -101,11 +101,11 @@ impl Receiver {
     }
 }
 
-/// Has the I/O thread's runtime wait for it.
-#[expect(unsafe_code, reason = "a runtime must trust its users with what is open")]
+/// Registers a watch with the current runtime.
+#[expect(unsafe_code, reason = "a runtime must trust that the descriptor stays open")]
 fn register(watch: Watch, interest: Interest) -> io::Result<AsyncFd<Watch>> {
     // SAFETY: a watch owns its file descriptor, never closes or replaces it before it is dropped, and
-    // always names this one.
+    // always returns this one.
     let registered = unsafe { AsyncFd::register_with_interest(watch, interest) };
     Ok(registered?)
 }
@@ -124,7 +124,7 @@ mod watch {
     use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
     use tokio::io::Interest;
 
-    /// What can be watched of a socket for reading.
+    /// The events that wake a reader.
     const READING: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
 
     /// An epoll with one member.
@@ -146,8 +146,8 @@ mod watch {
             Ok(Self(watch))
         }
 
-        /// It is added anew, rather than changed: a member that was ready before, and was read since, still
-        /// counts as known to be ready, and would not be told of again.
+        /// The socket is added again, rather than modified: a member that was ready before, and has been read since,
+        /// is still in the instance's ready list, and its next event would not be reported.
         pub(super) fn set(&self, socket: &OwnedFd, is_watched: bool) -> io::Result<()> {
             if is_watched {
                 epoll::add(&self.0, socket.as_fd(), EventData::new_u64(0), READING)?;
@@ -165,7 +165,7 @@ mod watch {
     }
 }
 
-/// Elsewhere the I/O thread is woken in any case, and finds at times that another has read.
+/// On other systems the I/O thread is always woken, and may find that another thread has read.
 #[cfg(not(target_os = "linux"))]
 mod watch {
     use std::io;
@@ -173,7 +173,7 @@ mod watch {
 
     use tokio::io::Interest;
 
-    /// Another name of the socket.
+    /// A duplicate of the socket's descriptor.
     pub(super) struct Watch(OwnedFd);
 
     impl Watch {

@@ -1,4 +1,4 @@
-//! Sockets to a server: told to send at once, and to notice a dead peer. With TLS or without.
+//! Streams to a server, with TLS or without: no delay, keepalive and a timeout for a dead peer.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,18 +13,18 @@ use super::socket::{Receiver, Socket};
 use super::tls::Tls;
 use crate::error::StoreError;
 
-/// How long the kernel keeps trying to deliver before it gives the connection up, in
-/// milliseconds. Below a third of the default lease.
+/// After how many milliseconds without acknowledgement the kernel closes the connection. Below a third of
+/// the default lease.
 #[cfg(target_os = "linux")]
 const USER_TIMEOUT: u32 = 5_000;
 
-/// How long a connection may be silent before the kernel asks whether the peer is there.
+/// How long a connection may be silent before the kernel probes the peer.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
-/// How long connecting may take, the handshake of TLS included.
+/// How long connecting may take, including the TLS handshake.
 pub(super) const CONNECT_TIME: Duration = Duration::from_secs(2);
 
-/// How much is read at once.
+/// How many bytes are read at once.
 const CHUNK: usize = 64 * 1024;
 
 /// A connection of any kind, which any thread may read and write.
@@ -33,53 +33,53 @@ pub(super) enum Stream {
     Tls(Box<Tls>),
 }
 
-/// What was read.
+/// The result of one read.
 pub(super) struct Taken {
-    /// How much; zero when the peer has closed.
+    /// How many bytes; zero when the peer has closed.
     pub(super) bytes: usize,
-    /// There was no more at that moment.
+    /// No more bytes were available.
     pub(super) is_all: bool,
 }
 
-/// Connects, in time.
-pub(super) async fn open(place: &Endpoint) -> Result<Stream, StoreError> {
-    let opening = tokio::time::timeout(CONNECT_TIME, connect(place));
+/// Connects, within [`CONNECT_TIME`].
+pub(super) async fn open(endpoint: &Endpoint) -> Result<Stream, StoreError> {
+    let opening = tokio::time::timeout(CONNECT_TIME, connect(endpoint));
     opening.await.unwrap_or_else(|_| {
-        // A server that does not know TLS may wait for the rest of what it takes for a command.
-        let hint = if matches!(place, Endpoint::Tls { .. }) {
+        // A server without TLS may read the handshake as the beginning of a command, and wait for its rest.
+        let hint = if matches!(endpoint, Endpoint::Tls { .. }) {
             ": it may not speak TLS; then write redis:// for rediss://"
         } else {
             ""
         };
-        Err(StoreError::refused(format!("{place} did not answer within {CONNECT_TIME:?}{hint}")))
+        Err(StoreError::refused(format!("{endpoint} did not answer within {CONNECT_TIME:?}{hint}")))
     })
 }
 
-async fn connect(place: &Endpoint) -> Result<Stream, StoreError> {
-    match place {
-        Endpoint::Tcp(host, port) => tcp(place, host, *port).await.map(Stream::Plain),
+async fn connect(endpoint: &Endpoint) -> Result<Stream, StoreError> {
+    match endpoint {
+        Endpoint::Tcp(host, port) => tcp(endpoint, host, *port).await.map(Stream::Plain),
         Endpoint::Tls { host, port, name, trust } => {
-            let socket = tcp(place, host, *port).await?;
-            let tls = Tls::over(socket, place, name.clone(), trust).await?;
+            let socket = tcp(endpoint, host, *port).await?;
+            let tls = Tls::over(socket, endpoint, name.clone(), trust).await?;
             Ok(Stream::Tls(Box::new(tls)))
         }
         Endpoint::Unix(path) => {
             let opened = UnixStream::connect(path).await.and_then(UnixStream::into_std);
             let socket = opened.and_then(Socket::new);
-            socket.map(Stream::Plain).map_err(|error| failed(place, &error))
+            socket.map(Stream::Plain).map_err(|error| failed(endpoint, &error))
         }
     }
 }
 
-async fn tcp(place: &Endpoint, host: &str, port: u16) -> Result<Socket, StoreError> {
+async fn tcp(endpoint: &Endpoint, host: &str, port: u16) -> Result<Socket, StoreError> {
     let opened = TcpStream::connect((host, port)).await;
     let tuned = opened.and_then(|stream| tune(&stream).map(|()| stream));
     let socket = tuned.and_then(TcpStream::into_std).and_then(Socket::new);
-    socket.map_err(|error| failed(place, &error))
+    socket.map_err(|error| failed(endpoint, &error))
 }
 
-fn failed(place: &Endpoint, error: &io::Error) -> StoreError {
-    StoreError::refused(format!("could not connect to {place}: {error}"))
+fn failed(endpoint: &Endpoint, error: &io::Error) -> StoreError {
+    StoreError::refused(format!("could not connect to {endpoint}: {error}"))
 }
 
 fn tune(stream: &TcpStream) -> io::Result<()> {
@@ -93,7 +93,7 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
 }
 
 impl Stream {
-    /// Writes what the socket takes. When it takes nothing, the next call must begin with the same
+    /// Writes as much as the socket accepts. If it accepts nothing, the next call must begin with the same
     /// bytes: TLS may have encrypted them already.
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
@@ -102,7 +102,7 @@ impl Stream {
         }
     }
 
-    /// Reads what is there, at the end of `into`.
+    /// Reads the available bytes to the end of `into`.
     pub(super) fn try_read(&self, into: &mut Vec<u8>) -> io::Result<Taken> {
         into.reserve(CHUNK);
         match self {
@@ -115,8 +115,7 @@ impl Stream {
         }
     }
 
-    /// Reads what is there or comes next, at the end of `into`; zero when the peer has closed. For one
-    /// task.
+    /// Waits for bytes, and reads them to the end of `into`; zero when the peer has closed. For one task.
     pub(super) async fn read(&self, into: &mut Vec<u8>) -> io::Result<usize> {
         loop {
             match self.try_read(into) {
@@ -124,17 +123,17 @@ impl Stream {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 taken => return taken.map(|taken| taken.bytes),
             }
-            // Messages of TLS itself could follow one another for ever: others get their turn.
+            // The peer could send control messages of TLS for ever: other tasks get their turn.
             tokio::task::coop::consume_budget().await;
         }
     }
 
-    /// Resolves when something may have come since it was last tried to read. For one task.
+    /// Resolves when data may have arrived since the last attempt to read. For one task.
     pub(super) async fn readable(&self) -> io::Result<()> {
         self.socket().readable().await
     }
 
-    /// Whether there is something to read.
+    /// Whether there are bytes to read.
     pub(super) fn is_readable(&self) -> bool {
         self.socket().is_readable()
     }
@@ -143,20 +142,20 @@ impl Stream {
         self.socket().writable().await
     }
 
-    /// Whether the I/O thread is woken when something arrives.
+    /// Sets whether the I/O thread is woken when data arrives.
     pub(super) fn watch(&self, is_watched: bool) {
         self.socket().watch(is_watched);
     }
 
-    /// Makes closing it throw away what has not been sent, and tell the server so. Otherwise the
-    /// kernel goes on sending after the end, to a server that may act on it much later. A Unix socket
-    /// needs none of it: what was written is with the server at once.
+    /// Makes closing it discard unsent bytes and reset the connection. Otherwise the kernel would continue to send
+    /// them, to a server that may perform them much later. A Unix socket does not need this: written bytes are in the
+    /// server's buffer at once.
     pub(super) fn reset_when_closed(&self) {
-        // Failed, it is closed as usual.
+        // If this fails, the socket is closed as usual.
         let _ = sockopt::set_socket_linger(self.socket(), Some(Duration::ZERO));
     }
 
-    /// What tells a task on another runtime that something may have come.
+    /// Lets a task on another runtime wait for data.
     pub(super) fn receiver_on(&self, runtime: &Handle) -> io::Result<Receiver> {
         self.socket().receiver_on(runtime)
     }

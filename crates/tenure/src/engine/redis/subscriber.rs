@@ -1,7 +1,7 @@
-//! Hearing wake-ups: one channel per client, on a connection of its own.
+//! The receiver of wake-ups: one channel per client, on a connection of its own.
 //!
-//! A connection that was lost may have taken messages with it: after connecting again, everyone is
-//! told to ask (I7). Silence is told from deafness by a PING now and then.
+//! Messages may be lost with a connection: after a reconnect, all waiters are notified to poll (I7). A PING from time
+//! to time distinguishes a quiet channel from a dead connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::address::{Address, Endpoint};
 use super::dialogue::{self, Dialogue};
 use super::pace::{Outage, Pace, pause};
-use super::reader::{self, LOOK_EVERY, Loss, Reader, Received};
+use super::reader::{self, CHECK_EVERY, Loss, Reader, Received};
 use super::resp::{Command, Reply};
 use super::stream::CONNECT_TIME;
 use super::trip::Trip;
@@ -29,13 +29,13 @@ use crate::owner::Entry;
 use crate::sync::lock;
 use crate::telemetry;
 
-/// How often to check that the server still speaks to us.
+/// After how much silence the connection is checked with a PING.
 const PING_EVERY: Duration = Duration::from_secs(3);
 
-/// What a message may cost in memory: many times the longest, which has a lock's name in it.
+/// The memory that a message may take: many times the longest, which contains a lock's name.
 const LARGEST: usize = 256 * 1024;
 
-/// The ear of one client.
+/// The receiver of one client's wake-ups.
 pub(super) struct Subscriber {
     address: Address,
     pub(super) monitor: LinkMonitor,
@@ -43,10 +43,10 @@ pub(super) struct Subscriber {
     channel: String,
     listener: Mutex<Option<Weak<dyn Listener>>>,
     /// The connection, while it is up.
-    hearing: Mutex<Weak<Hearing>>,
-    /// Where messages are read, if not on the I/O thread.
+    subscription: Mutex<Weak<Subscription>>,
+    /// The runtime that reads messages, if not the I/O thread.
     runtime: Option<Handle>,
-    /// How far away the server is, as those know who ask it more often.
+    /// The round trips that the connection for commands has measured.
     trip: Arc<Trip>,
     first: Mutex<Option<Result<(), StoreError>>>,
     changed: Notify,
@@ -66,7 +66,7 @@ impl Subscriber {
             pace,
             channel: format!("{}{client}", keys::CHANNEL),
             listener: Mutex::default(),
-            hearing: Mutex::new(Weak::new()),
+            subscription: Mutex::new(Weak::new()),
             runtime,
             trip,
             first: Mutex::default(),
@@ -90,37 +90,28 @@ impl Subscriber {
         }
     }
 
-    /// Keeps the subscription up, for ever. Runs on the I/O thread.
-    pub(super) async fn keep_up(self: Arc<Self>) {
-        let keeper = Keeper(self);
-        let subscriber = &keeper.0;
+    /// Subscribes, and again after each loss; never returns. Runs on the I/O thread.
+    pub(super) async fn supervise(self: Arc<Self>) {
+        let down_on_drop = DownOnDrop(self);
+        let subscriber = &down_on_drop.0;
         let mut outage = Outage::default();
         loop {
             let why = subscriber.serve(&mut outage).await;
             subscriber.monitor.down(why);
-            subscriber.pace.rest(&mut outage).await;
+            subscriber.pace.back_off(&mut outage).await;
         }
     }
 
-    /// Subscribes, and passes messages on until the connection is lost; why it was, or could not be
-    /// made.
+    /// Subscribes, and delivers messages until the connection is lost. Returns why it was lost, or could not be
+    /// established.
     async fn serve(self: &Arc<Self>, outage: &mut Outage) -> StoreError {
-        // Before the master is located: no change of it is missed.
+        // Subscribed before the master is located, so that no change is missed.
         let moved = self.pace.moved();
-        let located = self.address.master.locate().await;
-        let subscribed = match &located {
-            Ok(place) => {
-                let slow =
-                    |_| StoreError::refused(format!("{place} was silent for {CONNECT_TIME:?}"));
-                let subscribing = tokio::time::timeout(CONNECT_TIME, self.subscribe(place));
-                subscribing.await.map_err(slow).and_then(|result| result)
-            }
-            Err(error) => Err(error.clone()),
-        };
+        let subscribed = self.connect().await;
         let is_first = self.note_first(subscribed.as_ref().map(drop).map_err(Clone::clone));
-        let receiver = match subscribed {
-            Ok(receiver) => receiver,
-            Err(trouble) => return trouble,
+        let (endpoint, dialogue) = match subscribed {
+            Ok(subscribed) => subscribed,
+            Err(error) => return error,
         };
         outage.end();
         self.monitor.up();
@@ -129,58 +120,66 @@ impl Subscriber {
             self.wake(Wakeup::Missed);
         }
         let why = tokio::select! {
-            why = self.hear(receiver) => why,
+            why = self.receive(dialogue) => why,
             () = moved => wire::MOVED.to_owned(),
         };
-        let place = located.as_ref().map_or(String::new(), Endpoint::to_string);
-        StoreError::refused(format!("lost the connection to {place}: {why}"))
+        StoreError::refused(format!("lost the connection to {endpoint}: {why}"))
     }
 
-    async fn subscribe(&self, place: &Endpoint) -> Result<Dialogue, StoreError> {
-        let mut receiver = Dialogue::open(place, LARGEST).await?;
+    /// Subscribes at the master, in time.
+    async fn connect(&self) -> Result<(Endpoint, Dialogue), StoreError> {
+        let endpoint = self.address.master.locate().await?;
+        let slow = |_| StoreError::refused(format!("{endpoint} was silent for {CONNECT_TIME:?}"));
+        let subscribing = tokio::time::timeout(CONNECT_TIME, self.subscribe(&endpoint));
+        let dialogue = subscribing.await.map_err(slow)??;
+        Ok((endpoint, dialogue))
+    }
+
+    async fn subscribe(&self, endpoint: &Endpoint) -> Result<Dialogue, StoreError> {
+        let mut dialogue = Dialogue::open(endpoint, LARGEST).await?;
         for command in self.address.greeting() {
-            expect(receiver.ask(&command).await?, place, "log in")?;
+            expect(dialogue.request(&command).await?, endpoint, "log in to")?;
         }
         for question in role::questions() {
-            if role::is_master(&receiver.ask(&question).await?, place)? {
+            if role::is_master(&dialogue.request(&question).await?, endpoint)? {
                 break;
             }
         }
         let subscribe = Command::new("SUBSCRIBE").arg(&self.channel);
-        let confirmed = expect(receiver.ask(&subscribe).await?, place, "listen")?;
+        let confirmed = expect(dialogue.request(&subscribe).await?, endpoint, "subscribe on")?;
         match kind(&confirmed) {
-            Some("subscribe") => Ok(receiver),
-            _ => Err(StoreError::refused(format!("{place} does not confirm a subscription"))),
+            Some("subscribe") => Ok(dialogue),
+            _ => Err(StoreError::refused(format!("{endpoint} does not confirm a subscription"))),
         }
     }
 
-    /// Passes messages on until the connection is lost; why it was.
-    async fn hear(self: &Arc<Self>, receiver: Dialogue) -> String {
-        let hearing = Arc::new(Hearing {
-            reader: Reader::new(receiver.stream, receiver.inbox),
+    /// Delivers messages until the connection is lost; returns why.
+    async fn receive(self: &Arc<Self>, dialogue: Dialogue) -> String {
+        let subscription = Arc::new(Subscription {
+            reader: Reader::new(dialogue.stream, dialogue.inbox),
             subscriber: self.clone(),
-            heard: AtomicU64::new(0),
+            received: AtomicU64::new(0),
         });
         if let Some(runtime) = &self.runtime {
-            // Refused, the I/O thread reads.
-            let _ = reader::read_on(&hearing, runtime);
+            // If that fails, the I/O thread reads.
+            let _ = reader::read_on(&subscription, runtime);
         }
-        *lock(&self.hearing) = Arc::downgrade(&hearing);
-        let _ending = Ending(&hearing);
+        *lock(&self.subscription) = Arc::downgrade(&subscription);
+        let _end_on_drop = EndOnDrop(&subscription);
         tokio::select! {
-            loss = reader::receive(&*hearing) => loss.why,
-            why = hearing.check() => why,
+            loss = reader::receive(&*subscription) => loss.why,
+            why = subscription.check() => why,
         }
     }
 
-    /// To be called by whoever waits for a wake-up: this thread reads them, if it is about to wait.
+    /// To be called by a thread that waits for a wake-up: it reads the messages when it parks.
     pub(super) fn await_wakeup(&self) {
-        let hearing = lock(&self.hearing).upgrade();
-        hearing.iter().for_each(reader::await_arrival);
+        let subscription = lock(&self.subscription).upgrade();
+        subscription.iter().for_each(reader::await_arrival);
     }
 
-    /// Whether it was a message, or the answer to a PING: nothing else belongs here.
-    fn notify(&self, reply: &Reply) -> bool {
+    /// Delivers a message. Returns false for a reply that is neither a message nor the answer to a PING.
+    fn deliver(&self, reply: &Reply) -> bool {
         match (kind(reply), reply.array()) {
             (Some("message"), Some([_, _, message])) => {
                 match message.text().and_then(read) {
@@ -206,16 +205,16 @@ impl Subscriber {
     pub(super) fn wake(&self, wakeup: Wakeup) {
         let listener = lock(&self.listener).clone();
         if let Some(listener) = listener.and_then(|listener| listener.upgrade()) {
-            // It wakes the tasks of foreign executors.
+            // It wakes tasks of foreign executors.
             foreign::call(|| listener.wake(wakeup));
         }
     }
 }
 
-/// Whatever ends the task that keeps the subscription up: it is known to be down.
-struct Keeper(Arc<Subscriber>);
+/// However the supervisor ends, even by a panic: the subscription is reported as down.
+struct DownOnDrop(Arc<Subscriber>);
 
-impl Drop for Keeper {
+impl Drop for DownOnDrop {
     fn drop(&mut self) {
         let why = StoreError::refused("the client's I/O thread has ended");
         self.0.note_first(Err(why.clone()));
@@ -223,80 +222,80 @@ impl Drop for Keeper {
     }
 }
 
-/// What kind of push this is.
+/// The kind of a pushed message.
 fn kind(reply: &Reply) -> Option<&str> {
     reply.array()?.first()?.text()
 }
 
 /// A subscription that is up.
-struct Hearing {
+struct Subscription {
     reader: Reader,
     subscriber: Arc<Subscriber>,
-    /// How many messages have come.
-    heard: AtomicU64,
+    /// The number of received messages.
+    received: AtomicU64,
 }
 
-impl Hearing {
-    /// Makes sure that the server still speaks to us; why not. And that somebody reads what it says.
+impl Subscription {
+    /// Checks that the connection is alive, and that a thread or task reads it; returns when it is dead, with the
+    /// reason.
     async fn check(&self) -> String {
-        let (mut heard, mut silence, mut is_asked) = (0, Duration::ZERO, false);
+        let (mut received, mut silence, mut is_pinged) = (0, Duration::ZERO, false);
         loop {
-            pause(LOOK_EVERY).await;
-            self.reader.look(self.reader.stream.is_readable());
-            silence += LOOK_EVERY;
-            let before = std::mem::replace(&mut heard, self.heard.load(Ordering::Relaxed));
-            if heard != before {
-                (silence, is_asked) = (Duration::ZERO, false);
+            pause(CHECK_EVERY).await;
+            self.reader.check(self.reader.stream.is_readable());
+            silence += CHECK_EVERY;
+            let before = std::mem::replace(&mut received, self.received.load(Ordering::Relaxed));
+            if received != before {
+                (silence, is_pinged) = (Duration::ZERO, false);
             }
             let time = self.subscriber.trip.response_time();
-            if is_asked && silence >= PING_EVERY + time {
+            if is_pinged && silence >= PING_EVERY + time {
                 return format!("no answer within {time:?}");
             }
-            if !is_asked && silence >= PING_EVERY {
-                is_asked = true;
-                if let Err(trouble) =
-                    dialogue::send(&self.reader.stream, &Command::new("PING")).await
+            if !is_pinged && silence >= PING_EVERY {
+                is_pinged = true;
+                if let Err(error) =
+                    dialogue::write(&self.reader.stream, &Command::new("PING")).await
                 {
-                    return trouble.to_string();
+                    return error.to_string();
                 }
             }
         }
     }
 }
 
-impl Received for Hearing {
+impl Received for Subscription {
     fn reader(&self) -> &Reader {
         &self.reader
     }
 
     fn deliver(&self, reply: Reply) -> Result<(), Loss> {
-        self.heard.fetch_add(1, Ordering::Relaxed);
-        if self.subscriber.notify(&reply) {
+        self.received.fetch_add(1, Ordering::Relaxed);
+        if self.subscriber.deliver(&reply) {
             return Ok(());
         }
-        let what = errors::error_in(&reply).unwrap_or("something");
-        Err(Loss::new(format!("the server said without being asked: {what}")))
+        Err(Loss::new(errors::unexpected(&reply)))
     }
 
-    /// A message may come at any moment.
+    /// A message may arrive at any time.
     fn is_awaited(&self) -> bool {
         true
     }
 }
 
-/// However hearing ends: a task that reads ends, too.
-struct Ending<'a>(&'a Hearing);
+/// However the subscription ends: ends the task that reads it.
+struct EndOnDrop<'a>(&'a Subscription);
 
-impl Drop for Ending<'_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.0.reader.end();
     }
 }
 
-/// A reply that is no error.
-fn expect(reply: Reply, place: &Endpoint, what_for: &str) -> Result<Reply, StoreError> {
+/// Returns a reply, unless it is an error.
+fn expect(reply: Reply, endpoint: &Endpoint, purpose: &str) -> Result<Reply, StoreError> {
     let Some(error) = errors::error_in(&reply) else { return Ok(reply) };
-    Err(errors::of_greeting(format!("could not {what_for} to {place}: {error}"), error))
+    Err(errors::of_greeting(format!("could not {purpose} {endpoint}: {error}"), error))
 }
 
 /// `granted owner:number fence fences lease-in-ms at key`, `lost owner key` or

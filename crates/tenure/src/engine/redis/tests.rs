@@ -222,8 +222,9 @@ impl Twins {
             shown.iter().for_each(|most| command.push(most));
         });
         let about = [(self.caller.client.clone(), (*self.about).clone())];
-        let mut info = records::lock(name, &values.array().ok_or("no array")?[1], &about.into())
-            .ok_or("not understood")?;
+        let mut info =
+            records::read_lock(name, &values.array().ok_or("no array")?[1], &about.into())
+                .ok_or("not understood")?;
         // With a fence that ran ahead of the clock, "since" is wrong by microseconds.
         for (seen, expected) in info.holders.iter_mut().zip(&expected.holders) {
             seen.since = expected.since;
@@ -282,7 +283,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, expected: &T) -> Re
     Err(format!("different {what}:\n  script {got:?}\n  table  {expected:?}"))
 }
 
-/// 150 sequences, or as many as `PROPTEST_CASES` says, up to 5,000: each takes milliseconds.
+/// 150 sequences, or `PROPTEST_CASES`, up to 5,000: each takes milliseconds.
 fn config() -> Config {
     let cases = std::env::var("PROPTEST_CASES").map_or(150, |_| Config::default().cases.min(5_000));
     Config { cases, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() }
@@ -294,7 +295,7 @@ on_every_server!(
     requests_of_one_call_are_served_in_order,
 );
 
-/// I1, I3, I4, I5, I10, as far as the table keeps them.
+/// I1, I3, I4, I5, I10, which the table upholds.
 fn the_scripts_do_what_the_table_does(server: &Server) {
     let mut runner = proptest::test_runner::TestRunner::new(config());
     let result = runner.run(&(0..Lock::ALL.len(), operations()), |(only, operations)| {
@@ -344,7 +345,7 @@ fn the_fast_path_is_taken_often_and_does_what_the_table_does(server: &Server) {
 /// I10: in one call over many keys, the plain case does not overtake an earlier request for the
 /// same lock that is not plain.
 fn requests_of_one_call_are_served_in_order(server: &Server) {
-    let key = keys::lock(&LockName::new("x").unwrap());
+    let key = keys::lock_key(&LockName::new("x").unwrap());
     let text = &scripts::ACQUIRE.text;
     let (first, second) = (Owner::new().to_string(), Owner::new().to_string());
     let mut words = vec!["EVAL", text, "2", &key, &key, "nonce client 60000"];

@@ -1,12 +1,12 @@
 //! TLS on a TCP socket.
 //!
-//! Whoever sends a command encrypts it and writes it itself, as on a plain socket, so the session is
-//! driven by hand under a short lock and belongs to no task.
+//! A caller encrypts and writes its command on its own thread, as on a plain socket, so the session is
+//! driven by hand under a short mutex and belongs to no task.
 //!
-//! A full socket leaves encrypted bytes over. Until they have left, their plain text counts as not
+//! A full socket leaves encrypted bytes over. Until they are sent, their plain text counts as not
 //! written: the caller keeps it, offers it again when the socket is writable, and it is then sent,
-//! not encrypted again. So whoever writes needs to know nothing of TLS, and no more than
-//! [`AT_ONCE`] is ever kept here.
+//! not encrypted again. So the writer needs no knowledge of TLS, and no more than [`AT_ONCE`] is ever
+//! buffered here.
 
 mod config;
 mod explain;
@@ -27,47 +27,46 @@ use super::stream::Taken;
 use crate::error::StoreError;
 use crate::sync::lock;
 
-/// How much plain text is encrypted at once: four records.
+/// How many bytes of plain text are encrypted at once: four records.
 const AT_ONCE: usize = 64 * 1024;
 
-/// How much is read at once: about one record.
+/// How many bytes are read at once: about one record.
 const CHUNK: usize = 16 * 1024;
 
-/// A connection that speaks TLS.
+/// A connection with TLS.
 pub(super) struct Tls {
     socket: Socket,
     session: Mutex<Session>,
-    place: Endpoint,
+    endpoint: Endpoint,
 }
 
 struct Session {
     tls: ClientConnection,
-    /// How much of the caller's bytes is encrypted but has not left yet.
+    /// How many of the caller's bytes are encrypted but not sent yet.
     encrypted: usize,
 }
 
 impl Tls {
-    /// Agrees with the server on a session, and makes sure that it is the one that was meant.
+    /// Performs the handshake, and verifies the server's certificate.
     pub(super) async fn over(
         socket: Socket,
-        place: &Endpoint,
+        endpoint: &Endpoint,
         name: ServerName<'static>,
         trust: &Trust,
     ) -> Result<Self, StoreError> {
         let failed = |error: &io::Error| {
-            let trouble = StoreError::refused(explain::failure(error, place));
-            if explain::is_refusal(error) { trouble.lasting() } else { trouble }
+            let refused = StoreError::refused(explain::failure(error, endpoint));
+            if explain::is_refusal(error) { refused.lasting() } else { refused }
         };
         let unfit =
-            |why| StoreError::refused(format!("could not connect to {place}: {why}")).lasting();
+            |why| StoreError::refused(format!("could not connect to {endpoint}: {why}")).lasting();
         let config = trust.config().await.map_err(unfit)?;
         let tls = ClientConnection::new(config, name).map_err(io::Error::other);
         let mut tls = tls.map_err(|error| failed(&error))?;
         tls.set_buffer_limit(Some(AT_ONCE));
-        let shaken = shake_hands(&socket, &mut tls).await;
-        shaken.map_err(|error| failed(&error))?;
+        handshake(&socket, &mut tls).await.map_err(|error| failed(&error))?;
         let session = Mutex::new(Session { tls, encrypted: 0 });
-        Ok(Self { socket, session, place: place.clone() })
+        Ok(Self { socket, session, endpoint: endpoint.clone() })
     }
 
     /// Encrypts and writes, from any thread. When the socket is full, the next call must begin with
@@ -77,9 +76,9 @@ impl Tls {
         if session.encrypted == 0 {
             session.encrypted = session.tls.writer().write(bytes)?;
         }
-        push(&self.socket, &mut session.tls)?;
+        flush(&self.socket, &mut session.tls)?;
         match std::mem::take(&mut session.encrypted) {
-            // It could be tried again for ever.
+            // An error, because the caller would retry for ever.
             0 => Err(io::ErrorKind::WriteZero.into()),
             written => Ok(written),
         }
@@ -89,45 +88,44 @@ impl Tls {
         &self.socket
     }
 
-    /// Reads and decrypts what is there, at the end of `into`.
+    /// Reads and decrypts the available bytes to the end of `into`.
     pub(super) fn try_read(&self, into: &mut Vec<u8>) -> io::Result<Taken> {
         let before = into.len();
         let received = self.receive(into);
-        let is_closed = received.map_err(|error| explain::loss(error, &self.place))?;
+        let is_closed = received.map_err(|error| explain::loss(error, &self.endpoint))?;
         match into.len() - before {
-            // A message of TLS itself, or a part of one: what follows it may be there.
+            // A control message of TLS, or a part of a record: more bytes may be available.
             0 if !is_closed => Err(io::ErrorKind::Interrupted.into()),
             bytes => Ok(Taken { bytes, is_all: false }),
         }
     }
 
-    /// Whether the peer has closed.
+    /// Receives, decrypts and appends; returns whether the peer has closed.
     fn receive(&self, into: &mut Vec<u8>) -> io::Result<bool> {
         let before = into.len();
         let mut session = lock(&self.session);
-        // What came with the end of the handshake.
+        // Plain text that arrived with the end of the handshake.
         let is_closed = decrypt(&mut session.tls, into)?;
         if is_closed || into.len() > before {
             return Ok(is_closed);
         }
         let mut chunk = [0; CHUNK];
         let read = self.socket.try_read_into(&mut chunk)?;
-        let taken = take_in(&mut session.tls, &chunk[..read], into);
-        // An answer, to new keys for example, or the alert that says why we hang up. If the socket
-        // is full, it leaves with what is written next.
-        let _ = push(&self.socket, &mut session.tls);
+        let taken = decrypt_chunk(&mut session.tls, &chunk[..read], into);
+        // A control message, such as the answer to new keys, or the alert with which we close. If the socket
+        // is full, it is sent with the next write.
+        let _ = flush(&self.socket, &mut session.tls);
         Ok(read == 0 || taken?)
     }
 }
 
-/// The handshake.
-async fn shake_hands(socket: &Socket, tls: &mut ClientConnection) -> io::Result<()> {
+async fn handshake(socket: &Socket, tls: &mut ClientConnection) -> io::Result<()> {
     while tls.is_handshaking() || tls.wants_write() {
-        match push(socket, tls) {
+        match flush(socket, tls) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => socket.writable().await?,
             Err(error) => return Err(error),
             Ok(()) if tls.is_handshaking() => {
-                if !hear(socket, tls)? {
+                if !handshake_step(socket, tls)? {
                     socket.readable().await?;
                 }
             }
@@ -137,10 +135,10 @@ async fn shake_hands(socket: &Socket, tls: &mut ClientConnection) -> io::Result<
     Ok(())
 }
 
-/// One step of the handshake: takes in what is there; whether there was something. Plain text that comes
+/// One step of the handshake: processes the available bytes; returns whether there were any. Plain text that arrives
 /// with its end stays in the session.
-fn hear(socket: &Socket, tls: &mut ClientConnection) -> io::Result<bool> {
-    let read = tls.read_tls(&mut Unwaiting(socket));
+fn handshake_step(socket: &Socket, tls: &mut ClientConnection) -> io::Result<bool> {
+    let read = tls.read_tls(&mut NonBlocking(socket));
     match read {
         Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
@@ -149,16 +147,20 @@ fn hear(socket: &Socket, tls: &mut ClientConnection) -> io::Result<bool> {
     }
     let processed = tls.process_new_packets();
     if processed.is_err() {
-        // The alert that tells the server why, if it can be told.
-        let _ = push(socket, tls);
+        // Send the alert with the reason, if the socket accepts it.
+        let _ = flush(socket, tls);
     }
     processed.map(|_| true).map_err(io::Error::other)
 }
 
-/// Decrypts what was read; whether the peer has closed.
-fn take_in(tls: &mut ClientConnection, mut raw: &[u8], into: &mut Vec<u8>) -> io::Result<bool> {
+/// Decrypts received bytes; returns whether the peer has closed.
+fn decrypt_chunk(
+    tls: &mut ClientConnection,
+    mut raw: &[u8],
+    into: &mut Vec<u8>,
+) -> io::Result<bool> {
     while !raw.is_empty() {
-        // Nothing is taken in after the peer has closed.
+        // Zero: the session takes no bytes after the peer has closed.
         if tls.read_tls(&mut raw)? == 0 || decrypt(tls, into)? {
             return Ok(true);
         }
@@ -166,7 +168,7 @@ fn take_in(tls: &mut ClientConnection, mut raw: &[u8], into: &mut Vec<u8>) -> io
     Ok(false)
 }
 
-/// Moves what can be decrypted to the end of `into`; whether the peer has closed.
+/// Moves decrypted bytes to the end of `into`; returns whether the peer has closed.
 fn decrypt(tls: &mut ClientConnection, into: &mut Vec<u8>) -> io::Result<bool> {
     let state = tls.process_new_packets().map_err(io::Error::other)?;
     let length = state.plaintext_bytes_to_read();
@@ -174,26 +176,26 @@ fn decrypt(tls: &mut ClientConnection, into: &mut Vec<u8>) -> io::Result<bool> {
     Ok(state.peer_has_closed())
 }
 
-/// Writes what is encrypted.
-fn push(socket: &Socket, tls: &mut ClientConnection) -> io::Result<()> {
+/// Writes the encrypted bytes.
+fn flush(socket: &Socket, tls: &mut ClientConnection) -> io::Result<()> {
     while tls.wants_write() {
-        if tls.write_tls(&mut Unwaiting(socket))? == 0 {
+        if tls.write_tls(&mut NonBlocking(socket))? == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
     }
     Ok(())
 }
 
-/// The socket as the session sees it: it never waits.
-struct Unwaiting<'a>(&'a Socket);
+/// The non-blocking socket, as the session reads and writes it.
+struct NonBlocking<'a>(&'a Socket);
 
-impl Read for Unwaiting<'_> {
+impl Read for NonBlocking<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.try_read_into(buffer)
     }
 }
 
-impl Write for Unwaiting<'_> {
+impl Write for NonBlocking<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.try_write(bytes)
     }

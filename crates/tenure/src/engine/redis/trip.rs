@@ -1,36 +1,36 @@
-//! How far away a server is: the fastest round trip that a connection has seen.
+//! The distance to a server: the fastest round trip that a connection has measured.
 //!
-//! The fastest, because it has waited for nobody: what takes longer stood behind other work, in the server or
-//! here. So it tells a server that is far away from one that is busy. On the way to one that is far away there
-//! is room for many calls; a busy one is served best by few, with much in each. So is one that answers much
-//! later than it could: the way there is full, and more calls would only wait.
+//! The fastest, because it did not queue: slower ones have queued behind other work, in the server or in this client.
+//! So it distinguishes a distant server from a busy one. A distant server needs many calls in flight; a busy one
+//! performs best with few large ones. So does one that answers much later than the fastest round trip: the network is
+//! congested, and more calls would only queue.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// So much of a round trip is worth a call of its own, in microseconds. So whatever the distance is, calls of
-/// one kind follow one another at about this pace at most.
-const WORTH_A_CALL: u64 = 75;
+/// One call may be in flight for each so many microseconds of a round trip. So whatever the distance, calls of
+/// one kind are sent at about this interval at least.
+const INTERVAL: u64 = 75;
 
 /// How many calls of one kind are in flight at most, however far away the server is.
 const MOST_CALLS: u64 = 1024;
 
-/// How long an answer takes at most, however near the server is: far longer than it should, and well below a
+/// The timeout for an answer, however near the server is: far longer than an answer should take, and well below a
 /// third of the default lease.
 pub(super) const RESPONSE_TIME: Duration = Duration::from_secs(2);
 
-/// So many round trips make up that time, where the server is farther away than that. Few, because a connection that
-/// was made on a busy machine has seen no fast one yet.
+/// The timeout in round trips, for a distant server. Few, because a new connection on a busy machine has not measured a
+/// fast one yet.
 const TRIPS: u32 = 8;
 
-/// How long an answer takes at most, however far away the server is.
+/// The longest timeout for an answer, however far away the server is.
 const LONGEST_RESPONSE_TIME: Duration = Duration::from_secs(6);
 
-/// An answer that takes this long, and a few times the fastest trip, tells of a way that is full; in
-/// microseconds.
+/// In microseconds: an answer that takes longer than this, and than four times the fastest round trip, is a sign of
+/// congestion.
 const LATE: u64 = 250_000;
 
-/// How long round trips on a connection take, in microseconds.
+/// The round trips of a connection, in microseconds.
 pub(super) struct Trip {
     fastest: AtomicU64,
     last: AtomicU64,
@@ -45,13 +45,13 @@ impl Default for Trip {
 const UNKNOWN: u64 = u64::MAX;
 
 impl Trip {
-    /// A new connection, which may lead elsewhere.
+    /// Starts again: a new connection may lead to another server.
     pub(super) fn begin(&self) {
         self.fastest.store(UNKNOWN, Ordering::Relaxed);
         self.last.store(0, Ordering::Relaxed);
     }
 
-    /// A reply came after so long. For one thread at a time.
+    /// Records a round trip. For one thread at a time.
     pub(super) fn note(&self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(UNKNOWN);
         self.last.store(micros, Ordering::Relaxed);
@@ -60,7 +60,7 @@ impl Trip {
         }
     }
 
-    /// The fastest round trip so far; zero if there was none.
+    /// The fastest round trip so far; zero if none was measured.
     pub(super) fn fastest(&self) -> Duration {
         match self.fastest.load(Ordering::Relaxed) {
             UNKNOWN => Duration::ZERO,
@@ -68,19 +68,19 @@ impl Trip {
         }
     }
 
-    /// How long nothing may come from a server that was asked, before the connection is given up.
+    /// How long a server that owes a reply may be silent before the connection is closed.
     pub(super) fn response_time(&self) -> Duration {
         (self.fastest() * TRIPS).clamp(RESPONSE_TIME, LONGEST_RESPONSE_TIME)
     }
 
-    /// How many calls of one kind may be in flight: one, where a reply comes as soon as another call
-    /// could be sent.
+    /// How many calls of one kind may be in flight: one, if a reply arrives as soon as another call could be
+    /// sent.
     pub(super) fn calls(&self) -> usize {
         let last = self.last.load(Ordering::Relaxed);
         match self.fastest.load(Ordering::Relaxed) {
             UNKNOWN => 1,
             fastest if last > LATE.max(fastest.saturating_mul(4)) => 1,
-            fastest => (fastest / WORTH_A_CALL).clamp(1, MOST_CALLS) as usize,
+            fastest => (fastest / INTERVAL).clamp(1, MOST_CALLS) as usize,
         }
     }
 }
@@ -98,9 +98,9 @@ mod tests {
         trip.note(Duration::from_micros(1_100));
         assert_eq!(trip.calls(), 14);
         trip.note(Duration::from_millis(5));
-        assert_eq!(trip.calls(), 14, "that one has waited");
+        assert_eq!(trip.calls(), 14, "that one has queued");
         trip.note(Duration::from_millis(251));
-        assert_eq!(trip.calls(), 1, "that one has waited for too long");
+        assert_eq!(trip.calls(), 1, "the network is congested");
         trip.note(Duration::from_millis(2));
         assert_eq!(trip.calls(), 14);
         trip.note(Duration::from_micros(50));

@@ -1,12 +1,11 @@
 //! One connection: commands out, in order, and replies in, in the same order.
 //!
-//! Whoever sends a command writes it to the socket itself, on its own thread: waking the I/O
-//! thread to do so would cost more than the trip to the server. The I/O thread writes only what the socket
-//! would not take at once.
+//! A caller writes its command to the socket on its own thread: waking the I/O thread to do so would cost more than the
+//! round trip to the server. The I/O thread writes only the bytes that the socket did not accept at once.
 //!
-//! The replies are read by whoever is there to do it: see [`reader`](super::reader).
+//! Which thread reads the replies: see [`reader`](super::reader).
 //!
-//! However a connection ends, every command on it is answered: what it did is unknown (I6).
+//! However a connection ends, every command on it is answered: its effect is unknown (I6).
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,7 +16,7 @@ use tokio::sync::Notify;
 
 use super::address::Endpoint;
 use super::inbox::Inbox;
-use super::reader::{self, LOOK_EVERY, Loss, Reader, Received};
+use super::reader::{self, CHECK_EVERY, Loss, Reader, Received};
 use super::resp::{Command, Reply};
 use super::stream::Stream;
 use super::trip::Trip;
@@ -28,21 +27,21 @@ use crate::error::StoreError;
 use crate::foreign;
 use crate::sync::lock;
 
-/// What a reply may cost in memory. The largest that is asked for tells of a hundred locks and their
-/// holders, at some 200 bytes each; a server that sends more than this is broken.
+/// The memory that a reply may take. The largest expected one lists a hundred locks and their holders, at some 200
+/// bytes each; a server that sends more than this is faulty.
 const LARGEST: usize = 64 * 1024 * 1024;
 
-/// Why a connection is left that carries no bad news itself.
+/// Why a connection is closed after another one of the client has found a replica.
 pub(super) const MOVED: &str = "the server is not the master any more";
 
-/// Called with the reply, or with what went wrong, on any thread. It must not block.
+/// Called with the reply or the error, on any thread. It must not block.
 pub(super) type Done = Box<dyn FnOnce(Result<Reply, StoreError>) + Send>;
 
 /// One connection.
 pub(super) struct Wire {
     reader: Reader,
     traffic: Mutex<Traffic>,
-    /// Something is left to be written by the I/O thread.
+    /// There are bytes for the I/O thread to write.
     left_over: Notify,
     trip: Arc<Trip>,
 }
@@ -51,7 +50,7 @@ pub(super) struct Wire {
 struct Traffic {
     unsent: Vec<u8>,
     awaited: VecDeque<Awaited>,
-    /// When the last reply came.
+    /// When the last reply arrived.
     arrived: Option<Moment>,
     is_over: bool,
 }
@@ -70,20 +69,20 @@ impl Wire {
 
     /// Sends a command, from any thread.
     ///
-    /// A server writes its replies and messages when it has performed all that it has read, and first to the client that
-    /// something was to be written for last. So a PING in the same packet, which is answered before the command runs, has
-    /// a message to another client written before this one's reply: that client starts to work one write earlier, and
-    /// need not wait for a core that this one was woken on.
+    /// A server writes replies and messages when it has performed all commands that it has read, and begins with the
+    /// client whose output was queued last. A PING in the same packet, answered before the command runs, queues this
+    /// client's output first, so that the server writes a message to another client before this one's reply: that
+    /// client starts one write earlier, and need not wait for a core that this one was woken on.
     pub(super) fn send(self: &Arc<Self>, command: &Command, done: Done) {
         let mut traffic = lock(&self.traffic);
         if traffic.is_over {
             drop(traffic);
-            // Never sent: so this is known.
+            // Never sent: the outcome is known.
             return done(Err(StoreError::refused("the connection was lost")));
         }
         let (sent, was_clear) = (clock::now(), traffic.unsent.is_empty());
         if command.is_answered_last {
-            // Also where it is refused: nothing depends on it.
+            // Its reply is ignored, even an error.
             traffic.awaited.push_back(Awaited { sent, done: Box::new(|_| ()) });
             traffic.unsent.extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
         }
@@ -99,29 +98,29 @@ impl Wire {
         reader::await_arrival(self);
     }
 
-    /// Carries the traffic until the connection is lost, or the server has `moved`; then answers all that
-    /// wait. Why it was lost.
-    pub(super) async fn carry(&self, place: &Endpoint, moved: impl Future<Output = ()>) -> Loss {
-        // However this ends: a thread that leads keeps the connection, and waits for its answer.
-        let _ending = Ending(self);
+    /// Carries the traffic until the connection is lost, or the server has `moved`; then answers all commands that
+    /// wait. Returns why it was lost.
+    pub(super) async fn carry(&self, endpoint: &Endpoint, moved: impl Future<Output = ()>) -> Loss {
+        // However this ends, commands are answered: a thread that reads keeps the connection alive, and waits.
+        let _end_on_drop = EndOnDrop(self);
         let loss = tokio::select! {
             loss = reader::receive(self) => loss,
-            () = self.write_left_over() => unreachable!("it goes on for ever"),
+            () = self.write_left_over() => unreachable!("it never returns"),
             () = self.overdue() => {
                 let time = self.trip.response_time();
-                Loss::new(format!("no answer from {place} within {time:?}"))
+                Loss::new(format!("no answer from {endpoint} within {time:?}"))
             }
             () = moved => Loss::new(MOVED),
         };
         if !lock(&self.traffic).awaited.is_empty() {
-            // What has not left this machine must not take effect later, for nobody.
+            // Unsent commands must not take effect later, when their callers have been answered.
             self.reader.stream.reset_when_closed();
         }
         self.end(&loss.why);
         loss
     }
 
-    /// Answers all that wait. From now on everything is refused.
+    /// Answers all commands that wait, and refuses all later ones.
     fn end(&self, why: &str) {
         let awaited = {
             let mut traffic = lock(&self.traffic);
@@ -134,7 +133,7 @@ impl Wire {
         }
     }
 
-    /// Writes what the socket would not take at once, for ever.
+    /// Writes the bytes that the socket did not accept at once; never returns.
     async fn write_left_over(&self) {
         loop {
             self.left_over.notified().await;
@@ -144,14 +143,14 @@ impl Wire {
                 if is_writable {
                     self.write(&mut traffic);
                 } else {
-                    // The connection is lost, which shows when reading.
+                    // The connection is lost: reading reports it.
                     traffic.unsent.clear();
                 }
             }
         }
     }
 
-    /// Writes what the socket takes. An error shows when reading.
+    /// Writes as much as the socket accepts. Reading reports errors.
     fn write(&self, traffic: &mut Traffic) {
         while !traffic.unsent.is_empty() {
             match self.reader.stream.try_write(&traffic.unsent) {
@@ -163,29 +162,29 @@ impl Wire {
         }
     }
 
-    /// Resolves when nothing has come for too long, though something is awaited: the connection is a black
-    /// hole. Answers that come late, one after another, are those of a way that is full.
+    /// Resolves when no reply has arrived for too long, though one is awaited: the connection is dead. Late replies
+    /// that keep arriving mean a congested network.
     ///
-    /// Between two looks at most twice [`LOOK_EVERY`] is counted: a machine that stood still, with all that is on
-    /// it, has not waited.
+    /// Between two checks at most twice [`CHECK_EVERY`] is counted: the time for which the whole machine was paused
+    /// is not waiting time.
     async fn overdue(&self) {
-        let (mut stood_still, mut before, mut start) = (Duration::ZERO, clock::now(), None);
+        let (mut paused, mut before, mut start) = (Duration::ZERO, clock::now(), None);
         loop {
-            pace::pause(LOOK_EVERY).await;
+            pace::pause(CHECK_EVERY).await;
             let now = clock::now();
-            let too_long = now.since(before).saturating_sub(LOOK_EVERY * 2);
+            let excess = now.since(before).saturating_sub(CHECK_EVERY * 2);
             before = now;
             let traffic = lock(&self.traffic);
             let oldest = traffic.awaited.front().map(|awaited| awaited.sent);
             let silent_since = oldest.map(|sent| Some(sent).max(traffic.arrived).unwrap_or(sent));
             drop(traffic);
-            stood_still = if silent_since == start { stood_still + too_long } else { too_long };
+            paused = if silent_since == start { paused + excess } else { excess };
             start = silent_since;
-            let silence = now.since(silent_since.unwrap_or(now)).saturating_sub(stood_still);
+            let silence = now.since(silent_since.unwrap_or(now)).saturating_sub(paused);
             if silence > self.trip.response_time() {
                 return;
             }
-            self.reader.look(silence > LOOK_EVERY);
+            self.reader.check(silence > CHECK_EVERY);
         }
     }
 }
@@ -196,20 +195,19 @@ impl Received for Wire {
     }
 
     fn deliver(&self, reply: Reply) -> Result<(), Loss> {
-        let said = errors::of_replica(&reply);
+        let of_replica = errors::of_replica(&reply);
         let mut traffic = lock(&self.traffic);
         traffic.arrived = Some(clock::now());
         let next = traffic.awaited.pop_front();
         drop(traffic);
         let Some(Awaited { sent, done }) = next else {
-            // Requests and replies are out of step, or the server says why it hangs up.
-            let what = errors::error_in(&reply).unwrap_or("something");
-            return Err(Loss::new(format!("the server said without being asked: {what}")));
+            // Requests and replies are out of step, or the server gives a reason before it closes.
+            return Err(Loss::new(errors::unexpected(&reply)));
         };
         self.trip.note(clock::now().since(sent));
-        // What is called is not all ours: it wakes the tasks of foreign executors.
+        // The callback wakes tasks of foreign executors.
         foreign::call(|| done(Ok(reply)));
-        match said {
+        match of_replica {
             Some(why) => Err(Loss { why, is_of_replica: true }),
             None => Ok(()),
         }
@@ -220,17 +218,17 @@ impl Received for Wire {
     }
 }
 
-/// The I/O thread carries the traffic.
-struct Ending<'a>(&'a Wire);
+/// Ends the connection when the I/O thread no longer carries its traffic.
+struct EndOnDrop<'a>(&'a Wire);
 
-impl Drop for Ending<'_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.0.end("the client was closed");
     }
 }
 
 impl Drop for Wire {
-    /// The I/O thread has ended, or what ran on it has panicked.
+    /// The I/O thread has ended, or its task has panicked.
     fn drop(&mut self) {
         self.end("the client was closed");
     }

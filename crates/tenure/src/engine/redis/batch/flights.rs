@@ -1,9 +1,8 @@
 //! The calls in flight, in the order in which they are on the socket.
 //!
-//! A call that the engine has to send again comes behind what was sent since. That must not happen to an
-//! acquire if something of its lock is released or cancelled by a later call: that would be performed first,
-//! and the lock be held for nobody. Such an acquire is refused instead, and whoever still wants the
-//! lock asks again.
+//! A call that the engine has to send again comes after the calls that were sent since. That must not happen to an
+//! acquire if a later call releases or cancels an entry of its lock: the server would perform that first, and then
+//! grant a lock that no client uses or releases. Such an acquire is refused instead; a caller that still waits retries.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,18 +14,18 @@ use crate::core::name::LockName;
 pub(super) struct Flights {
     /// How many calls were sent so far.
     sent: u64,
-    /// The locks of those that release or cancel.
+    /// The locks of the calls that release or cancel.
     calls: BTreeMap<FlightId, Vec<LockName>>,
-    /// The locks that they probably hand over.
+    /// The locks that calls probably hand over.
     handed_over: BTreeMap<FlightId, Vec<LockName>>,
 }
 
-/// A call in flight: its place in the order of all calls.
+/// A call in flight: its number in the order of all calls.
 pub(super) type FlightId = u64;
 
 impl Flights {
     /// A call of these operations is about to be sent.
-    pub(super) fn depart(&mut self, batch: &[Box<dyn Item>]) -> FlightId {
+    pub(super) fn begin(&mut self, batch: &[Box<dyn Item>]) -> FlightId {
         self.sent += 1;
         let names = |is_wanted: fn(&dyn Item) -> bool| -> Vec<_> {
             batch.iter().filter(|it| is_wanted(&***it)).map(|it| it.name().clone()).collect()
@@ -41,18 +40,18 @@ impl Flights {
         self.sent
     }
 
-    /// A call is answered, or will not be; the locks that it probably has handed over, each as often as it was asked to.
-    pub(super) fn land(&mut self, id: FlightId) -> Vec<LockName> {
+    /// A call is answered, or will not be. Returns the locks that it probably has handed over, one for each release.
+    pub(super) fn complete(&mut self, id: FlightId) -> Vec<LockName> {
         self.calls.remove(&id);
         self.handed_over.remove(&id).unwrap_or_default()
     }
 
-    /// The locks of which something is released or cancelled by a call after this one.
+    /// The locks that calls after this one release or cancel.
     pub(super) fn after(&self, id: FlightId) -> HashSet<LockName> {
         self.calls.range(id + 1..).flat_map(|(_, names)| names).cloned().collect()
     }
 
-    /// Whether a call in flight releases or cancels something of a lock.
+    /// Whether a call in flight releases or cancels an entry of a lock.
     pub(super) fn has(&self, name: &LockName) -> bool {
         self.calls.values().any(|names| names.contains(name))
     }
@@ -75,16 +74,16 @@ mod tests {
     fn what_was_sent_after_a_call_is_known() {
         let mut flights = Flights::default();
         let (x, y) = (name("x"), name("y"));
-        let first = flights.depart(&[]);
+        let first = flights.begin(&[]);
         assert!(flights.after(first).is_empty());
-        let second = flights.depart(&cancels(&[&x, &y]));
-        let third = flights.depart(&cancels(&[&y]));
+        let second = flights.begin(&cancels(&[&x, &y]));
+        let third = flights.begin(&cancels(&[&y]));
         assert_eq!(flights.after(first), HashSet::from([x.clone(), y.clone()]));
         assert_eq!(flights.after(second), HashSet::from([y.clone()]));
         assert!(flights.after(third).is_empty());
-        flights.land(second);
+        flights.complete(second);
         assert!(flights.has(&y) && !flights.has(&x));
-        flights.land(third);
+        flights.complete(third);
         assert!(!flights.has(&y));
     }
 }

@@ -1,4 +1,4 @@
-//! What has not been sent, and in which order it leaves.
+//! The operations that have not been sent, and the order in which they are.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,41 +8,41 @@ use super::flights::{FlightId, Flights};
 use super::item::{Batch, Item};
 use crate::core::name::LockName;
 
-/// So many operations make a call worth sending though others of its kind are in flight: by then, what a call costs
-/// beside its operations is shared by enough of them, and the server need not wait while this client reads replies.
-const LOT: usize = 16;
+/// This many operations make a call worth sending though others of its kind are in flight: its fixed cost is shared by
+/// enough of them, and the server is not idle while this client reads replies.
+const FULL_BATCH: usize = 16;
 
-/// With full lots, so many calls of a kind are in flight, however near the server is: one that it performs, one that
-/// waits there, and one that is read here.
-const CALLS_WITH_LOTS: usize = 3;
+/// With full batches, this many calls of a kind may be in flight, however near the server is: one in progress, one
+/// queued in the server, and one whose answer this client reads.
+const CALLS_WITH_FULL_BATCHES: usize = 3;
 
-/// What has not been sent, and how much is in flight.
+/// The operations that have not been sent, and the calls in flight.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// What waits, by name, in order. No list is empty.
+    /// The operations that wait, by name, in order. No list is empty.
     pub(super) waiting: HashMap<LockName, VecDeque<Waiting>>,
     pub(super) lanes: Vec<Lane>,
     pub(super) flights: Flights,
     /// Locks that calls in flight probably hand over.
     pub(super) handed_over: HashMap<LockName, HandedOver>,
-    /// Somebody is sending, and will look again.
+    /// A thread is sending, and checks for more before it ends.
     pub(super) is_sending: bool,
-    /// The sending task was told that something is left.
-    pub(super) is_told: bool,
+    /// The sending task was notified, and has not run yet.
+    pub(super) is_notified: bool,
 }
 
 /// A lock that calls in flight probably hand over.
 #[derive(Default)]
 pub(super) struct HandedOver {
     in_flight: usize,
-    /// The first operation that waits is an acquire, and not ready before these have landed.
+    /// The first operation that waits is an acquire, which is not ready before these calls are answered.
     is_held_back: bool,
 }
 
-/// An operation that has not left.
+/// An operation that has not been sent.
 pub(super) struct Waiting {
     pub(super) item: Box<dyn Item>,
-    /// It leaves in a call of its own.
+    /// It is sent in a call of its own.
     pub(super) is_alone: bool,
 }
 
@@ -50,33 +50,34 @@ pub(super) struct Waiting {
 pub(super) struct Lane {
     pub(super) script: &'static Script,
     pub(super) in_flight: usize,
-    /// The next call is to tell the script's text.
-    pub(super) tells: bool,
-    /// Names whose first operation is of this kind, in the order in which they became so.
+    /// The next call carries the script's text.
+    pub(super) sends_text: bool,
+    /// Names whose first operation is of this kind, in the order in which they became ready.
     pub(super) ready: VecDeque<LockName>,
 }
 
 impl Lane {
-    /// Whether a call can leave, with at most so many in flight; a full lot with a few more.
-    pub(super) fn can_leave(&self, calls: usize) -> bool {
-        let is_lot = self.ready.len() >= LOT && self.in_flight < CALLS_WITH_LOTS;
-        is_lot || self.in_flight < calls && !self.ready.is_empty()
+    /// Whether a call can be sent, with at most `calls` in flight; a full batch with a few more.
+    pub(super) fn can_send(&self, calls: usize) -> bool {
+        let is_full = self.ready.len() >= FULL_BATCH && self.in_flight < CALLS_WITH_FULL_BATCHES;
+        is_full || self.in_flight < calls && !self.ready.is_empty()
     }
 }
 
 /// A call that is about to be sent.
-pub(super) struct Departure {
+pub(super) struct Dispatch {
     pub(super) id: FlightId,
     pub(super) batch: Batch,
-    /// With the script's text.
-    pub(super) tells: bool,
+    /// It carries the script's text.
+    pub(super) sends_text: bool,
 }
 
 impl Gathered {
     pub(super) fn lane(&mut self, script: &'static Script) -> &mut Lane {
         let known = self.lanes.iter().position(|lane| std::ptr::eq(lane.script, script));
         let index = known.unwrap_or_else(|| {
-            self.lanes.push(Lane { script, in_flight: 0, tells: false, ready: VecDeque::new() });
+            let ready = VecDeque::new();
+            self.lanes.push(Lane { script, in_flight: 0, sends_text: false, ready });
             self.lanes.len() - 1
         });
         &mut self.lanes[index]
@@ -91,7 +92,8 @@ impl Gathered {
         }
     }
 
-    /// The first operation that waits of a name may leave, unless it is held back. Whether it leaves before all others.
+    /// Makes the first waiting operation of a name ready, unless it is held back. Returns whether it goes before all
+    /// others.
     fn make_ready(&mut self, name: LockName) -> bool {
         let Some(first) = self.waiting.get(&name).and_then(VecDeque::front) else { return false };
         if first.item.is_acquire()
@@ -110,9 +112,9 @@ impl Gathered {
         is_first
     }
 
-    /// A call has landed: what was held back by it is ready.
-    pub(super) fn land(&mut self, id: FlightId) {
-        for name in self.flights.land(id) {
+    /// A call is no longer in flight: acquires that it held back are ready.
+    pub(super) fn complete(&mut self, id: FlightId) {
+        for name in self.flights.complete(id) {
             let Some(handed_over) = self.handed_over.get_mut(&name) else { continue };
             handed_over.in_flight -= 1;
             if handed_over.in_flight == 0
@@ -123,13 +125,13 @@ impl Gathered {
         }
     }
 
-    /// Adds what comes before all that waits of its name.
+    /// Adds an operation before all that wait of its name.
     pub(super) fn add_first(&mut self, waiting: Waiting) {
         let (name, script) = (waiting.item.name().clone(), waiting.item.script());
         let of_name = self.waiting.entry(name.clone()).or_default();
         let before = of_name.front().map(|it| it.item.script());
         of_name.push_front(waiting);
-        // It is not ready any more, or was held back and is not the first any more.
+        // The former first operation is not ready any more, and not held back any more.
         if let Some(before) = before {
             self.lane(before).ready.retain(|it| *it != name);
         }
@@ -139,24 +141,24 @@ impl Gathered {
         self.lane(script).ready.push_front(name);
     }
 
-    /// Whether something else than an acquire of this name is in flight, or waits.
+    /// Whether a release or a cancel of this name is in flight, or waits.
     pub(super) fn is_given_up(&self, name: &LockName) -> bool {
         let waiting = self.waiting.get(name).into_iter().flatten();
         self.flights.has(name) || waiting.into_iter().any(|it| !it.item.is_acquire())
     }
 
-    /// Whether something can leave, with at most so many calls of a kind in flight.
-    pub(super) fn can_leave(&self, calls: usize) -> bool {
-        self.lanes.iter().any(|lane| lane.can_leave(calls))
+    /// Whether a call can be sent, with at most `calls` of a kind in flight.
+    pub(super) fn can_send(&self, calls: usize) -> bool {
+        self.lanes.iter().any(|lane| lane.can_send(calls))
     }
 
-    /// Takes what can leave in one call; none if nothing can.
-    pub(super) fn take(&mut self, calls: usize) -> Option<Departure> {
-        let lane = self.lanes.iter_mut().find(|lane| lane.can_leave(calls))?;
+    /// Takes the operations of the next call; none if no call can be sent.
+    pub(super) fn take(&mut self, calls: usize) -> Option<Dispatch> {
+        let lane = self.lanes.iter_mut().find(|lane| lane.can_send(calls))?;
         lane.in_flight += 1;
-        let (script, tells) = (lane.script, std::mem::take(&mut lane.tells));
+        let (script, sends_text) = (lane.script, std::mem::take(&mut lane.sends_text));
         let mut batch = Batch::new();
-        // As many names as were ready, so that one with a long list does not come twice.
+        // As many names as were ready, so that a name with a long list does not have two turns.
         for _ in 0..lane.ready.len() {
             if batch.len() == MOST {
                 break;
@@ -166,11 +168,11 @@ impl Gathered {
                 break;
             }
         }
-        let id = self.flights.depart(&batch);
-        Some(Departure { id, batch, tells })
+        let id = self.flights.begin(&batch);
+        Some(Dispatch { id, batch, sends_text })
     }
 
-    /// Takes the first operations of a name, as far as they are of one kind. Whether the call is complete.
+    /// Takes the first operations of a name, as far as they are of one kind. Returns whether the call is complete.
     pub(super) fn take_of(
         &mut self,
         name: LockName,

@@ -1,4 +1,4 @@
-//! One operation of a call, and who waits for it.
+//! One operation of a call, and the sender of its answer.
 
 use std::iter::Skip;
 use std::str::Lines;
@@ -15,13 +15,13 @@ use crate::error::StoreError;
 use crate::foreign;
 use crate::owner::Entry;
 
-/// How often an operation goes on at most where there is more to settle: for a million waiters, and no
-/// longer for a server that is out of its mind.
-const GOES_ON_AT_MOST: u32 = 1000;
+/// How often an operation is continued while there is more to settle: enough for a million waiters, and a bound for a
+/// faulty server.
+const MAX_CONTINUATIONS: u32 = 1000;
 
 /// An operation that can be sent together with others of its kind.
 pub(in crate::engine::redis) trait Batched: Send + 'static {
-    /// What it answers.
+    /// Its parsed answer.
     type Outcome: Send + Unpin + 'static;
 
     /// The script that performs it.
@@ -36,8 +36,8 @@ pub(in crate::engine::redis) trait Batched: Send + 'static {
     /// Its line of the script's answer.
     fn read(&self, line: &str) -> Option<Self::Outcome>;
 
-    /// Whether its answer depends on what is left to settle, so that the same must be asked again.
-    const IS_ASKED_AGAIN: bool = false;
+    /// Whether its answer depends on the rest to settle, so that the same operation is sent again.
+    const IS_SENT_AGAIN: bool = false;
 
     /// Whether it probably hands the lock over to another client.
     fn hands_over(&self) -> bool {
@@ -45,7 +45,7 @@ pub(in crate::engine::redis) trait Batched: Send + 'static {
     }
 }
 
-/// What the operations of a client have in common.
+/// The arguments that all operations of a client have in common.
 #[derive(Clone, Copy)]
 pub(in crate::engine::redis) struct Common<'a> {
     /// The client's id.
@@ -54,24 +54,24 @@ pub(in crate::engine::redis) struct Common<'a> {
     pub(in crate::engine::redis) retention: u64,
 }
 
-/// An operation of any kind, and who waits for it.
+/// An operation of any kind, with the sender of its answer.
 pub(super) trait Item: Send {
     fn script(&self) -> &'static Script;
     fn name(&self) -> &LockName;
     fn arguments(&self, common: Common<'_>, into: &mut Command);
-    /// Whether it asks for a lock.
+    /// Whether it acquires a lock.
     fn is_acquire(&self) -> bool;
     /// Whether it probably hands the lock over to another client.
     fn hands_over(&self) -> bool;
-    /// Answers it, with its line of the call's answer. What must follow it, if there is more to do.
-    fn land(self: Box<Self>, line: Result<Option<&str>, &StoreError>) -> Option<Box<dyn Item>>;
+    /// Answers it, with its line of the call's answer. Returns its continuation, if there is more to do.
+    fn complete(self: Box<Self>, line: Result<Option<&str>, &StoreError>) -> Option<Box<dyn Item>>;
 }
 
 pub(super) struct Awaited<O: Batched> {
     operation: O,
     reply: oneshot::Sender<Result<O::Outcome, StoreError>>,
-    /// How often it, or what it follows, went on so far.
-    went_on: u32,
+    /// How often it, or the operation that it continues, was continued so far.
+    continued: u32,
 }
 
 impl<O: Batched> Item for Awaited<O> {
@@ -88,35 +88,38 @@ impl<O: Batched> Item for Awaited<O> {
     }
 
     fn is_acquire(&self) -> bool {
-        O::IS_ASKED_AGAIN
+        O::IS_SENT_AGAIN
     }
 
     fn hands_over(&self) -> bool {
         self.operation.hands_over()
     }
 
-    fn land(mut self: Box<Self>, line: Result<Option<&str>, &StoreError>) -> Option<Box<dyn Item>> {
+    fn complete(
+        mut self: Box<Self>,
+        line: Result<Option<&str>, &StoreError>,
+    ) -> Option<Box<dyn Item>> {
         let is_more = matches!(line, Ok(Some(line)) if is_more(line));
-        let goes_on = is_more && self.went_on < GOES_ON_AT_MOST;
-        self.went_on += 1;
-        if goes_on && O::IS_ASKED_AGAIN && !self.reply.is_closed() {
+        let continues = is_more && self.continued < MAX_CONTINUATIONS;
+        self.continued += 1;
+        if continues && O::IS_SENT_AGAIN && !self.reply.is_closed() {
             return Some(self);
         }
-        let next = goes_on.then(|| settling(self.operation.name().clone(), self.went_on));
+        let next = continues.then(|| settling(self.operation.name().clone(), self.continued));
         let outcome = match line {
             Ok(line) => read(&self.operation, line),
-            Err(trouble) => Err(trouble.clone()),
+            Err(error) => Err(error.clone()),
         };
-        // Nobody may be waiting for it any more. If one does, its waker is foreign code.
+        // The receiver may have been dropped. If not, its waker is foreign code.
         foreign::call(|| drop(self.reply.send(outcome)));
         next
     }
 }
 
-/// Settles a lock: cancels an entry that nobody has made.
-pub(super) fn settling(name: LockName, went_on: u32) -> Box<dyn Item> {
+/// Settles a lock, by cancelling an entry that does not exist.
+pub(super) fn settling(name: LockName, continued: u32) -> Box<dyn Item> {
     let operation = CancelRequest { name, entry: Entry::single() };
-    Box::new(Awaited { operation, reply: oneshot::channel().0, went_on })
+    Box::new(Awaited { operation, reply: oneshot::channel().0, continued })
 }
 
 pub(super) type Batch = Vec<Box<dyn Item>>;
@@ -124,20 +127,20 @@ pub(super) type Batch = Vec<Box<dyn Item>>;
 pub(super) fn awaited<O: Batched>(operation: O) -> (Box<dyn Item>, Answer<O::Outcome>) {
     let (reply, answer) = oneshot::channel();
     let answer = Answer::later(async move { answer.await.unwrap_or_else(|_| Err(closed())) });
-    (Box::new(Awaited { operation, reply, went_on: 0 }), answer)
+    (Box::new(Awaited { operation, reply, continued: 0 }), answer)
 }
 
-/// Answers every operation of a call; what must follow.
+/// Answers every operation of a call; returns their continuations.
 pub(super) fn distribute(batch: Batch, result: Result<Reply, StoreError>) -> Batch {
     let mut lines = result.as_ref().map_err(StoreError::clone).and_then(lines);
-    let landed = batch.into_iter().map(|item| match &mut lines {
-        Ok(lines) => item.land(Ok(lines.next())),
-        Err(trouble) => item.land(Err(trouble)),
+    let continuations = batch.into_iter().filter_map(|item| match &mut lines {
+        Ok(lines) => item.complete(Ok(lines.next())),
+        Err(error) => item.complete(Err(error)),
     });
-    landed.flatten().collect()
+    continuations.collect()
 }
 
-/// The lines of an answer, after what its call is known by.
+/// The lines of an answer, after the first, which identifies the call.
 pub(in crate::engine::redis) fn lines(reply: &Reply) -> Result<Skip<Lines<'_>>, StoreError> {
     let text = reply.text().ok_or_else(not_understood)?;
     Ok(text.lines().skip(1))
@@ -161,5 +164,5 @@ pub(in crate::engine::redis) fn is_more(line: &str) -> bool {
 }
 
 pub(super) fn not_understood() -> StoreError {
-    StoreError::unknown("the server's answer is not understood")
+    StoreError::unknown("the server's answer cannot be parsed")
 }

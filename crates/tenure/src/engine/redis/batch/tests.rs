@@ -1,4 +1,4 @@
-//! What is gathered, in which order it leaves, and what becomes of it when the link is down.
+//! Gathering operations, the order in which they are sent, and their answers when the link is down.
 
 use super::*;
 use crate::blocking::block_on;
@@ -10,7 +10,7 @@ use crate::engine::{AcquireRequest, CancelRequest, ReleaseOutcome, ReleaseReques
 use crate::info::About;
 use crate::owner::Entry;
 
-/// A batcher on a link that is down, and answers at once.
+/// A batcher on a link that is down, and so answers at once.
 fn batcher() -> Arc<Batcher> {
     let address = Address::parse("redis://127.0.0.1:1").unwrap();
     let link = Link::new(address, Arc::default(), RETENTION, "commands", None);
@@ -40,10 +40,10 @@ fn acquire(lock: &str) -> AcquireRequest {
     }
 }
 
-/// I6: very many operations wait for a call that is in flight, and then the connection is lost. Each
-/// is answered, on a stack that has room for a few calls.
+/// I6: very many operations wait for a call in flight when the connection is lost. Each is answered, on a
+/// stack that has room for a few calls.
 #[test]
-fn a_dead_link_answers_all_who_wait_without_a_deep_stack() {
+fn a_dead_link_answers_all_waiting_operations_without_a_deep_stack() {
     const WAITING: usize = 256_000;
     let ended = std::thread::Builder::new().stack_size(256 * 1024).spawn(|| {
         let batcher = batcher();
@@ -60,17 +60,17 @@ fn a_dead_link_answers_all_who_wait_without_a_deep_stack() {
     ended.unwrap().join().unwrap();
 }
 
-/// Rule 13: of one name, nothing leaves before what came earlier; other names are not kept waiting.
+/// Rule 13: the operations of one name are sent in order; other names do not wait for them.
 #[test]
-fn what_is_gathered_leaves_in_order() {
+fn gathered_operations_are_sent_in_order() {
     let batcher = batcher();
     lock(&batcher.gathered).is_sending = true;
     let _ = (batcher.send(release("x")), batcher.send(cancel("x")), batcher.send(cancel("y")));
     let _ = (batcher.send(release("y")), batcher.send(release("x")), batcher.send(release("z")));
     let mut gathered = lock(&batcher.gathered);
     let mut calls = Vec::new();
-    while let Some(Departure { batch, .. }) = gathered.take(1) {
-        // As if its answer were there.
+    while let Some(Dispatch { batch, .. }) = gathered.take(1) {
+        // As if it were answered.
         gathered.lane(batch[0].script()).in_flight -= 1;
         let is_release = std::ptr::eq(batch[0].script(), ReleaseRequest::script());
         let names: Vec<_> = batch.iter().map(|item| item.name().to_string()).collect();
@@ -80,9 +80,9 @@ fn what_is_gathered_leaves_in_order() {
     assert_eq!(calls, [(true, "x z"), (false, "y x"), (true, "y x")]);
 }
 
-/// Nothing leaves that is of a kind with a call in flight, nor anything behind it.
+/// An operation of a kind with a call in flight waits, and so do the later operations of its name.
 #[test]
-fn what_is_behind_a_gathered_operation_waits_with_it() {
+fn operations_behind_a_gathered_operation_wait_with_it() {
     let batcher = batcher();
     lock(&batcher.gathered).is_sending = true;
     let _ = (batcher.send(release("x")), batcher.send(cancel("x")));
@@ -94,9 +94,9 @@ fn what_is_behind_a_gathered_operation_waits_with_it() {
     assert_eq!(gathered.take(1).unwrap().batch.len(), 1, "on the socket, the order is kept");
 }
 
-/// Rule 13: with several calls of a kind in flight, what came earlier under a name has left earlier.
+/// Rule 13: with several calls of a kind in flight, the operations of a name are sent in order.
 #[test]
-fn several_calls_of_a_kind_leave_in_order() {
+fn several_calls_of_a_kind_are_sent_in_order() {
     let batcher = batcher();
     let mut gathered = lock(&batcher.gathered);
     let mut calls: Vec<Vec<_>> = Vec::new();
@@ -108,36 +108,36 @@ fn several_calls_of_a_kind_leave_in_order() {
     assert_eq!(calls, [["x"], ["x"], ["y"]].map(|names| names.map(str::to_owned).to_vec()));
     gathered.add(awaited(release("z")).0);
     gathered.add(awaited(cancel("z")).0);
-    assert!(gathered.take(3).is_none(), "as many as may be are in flight");
-    assert!(!gathered.can_leave(3));
+    assert!(gathered.take(3).is_none(), "the limit of calls in flight is reached");
+    assert!(!gathered.can_send(3));
     gathered.lane(ReleaseRequest::script()).in_flight -= 1;
-    assert!(gathered.can_leave(3));
+    assert!(gathered.can_send(3));
     assert_eq!(gathered.take(3).unwrap().batch.len(), 1);
     assert_eq!(gathered.take(3).unwrap().batch.len(), 1, "on the socket, the order is kept");
 }
 
-/// A full lot leaves though a call of its kind is in flight, and few of them do.
+/// A full batch is sent though a call of its kind is in flight, up to a few of them.
 #[test]
-fn a_full_lot_need_not_wait_for_the_call_before_it() {
+fn a_full_batch_need_not_wait_for_the_call_before_it() {
     let batcher = batcher();
     let mut gathered = lock(&batcher.gathered);
     let add = |gathered: &mut Gathered, count: usize| {
         let names = (0..count).map(|number| format!("orders/{number}"));
         names.for_each(|name| gathered.add(awaited(release(&name)).0));
-        gathered.take(1).map(|departure| departure.batch.len())
+        gathered.take(1).map(|dispatch| dispatch.batch.len())
     };
     assert_eq!(add(&mut gathered, 1), Some(1));
     assert_eq!(add(&mut gathered, 15), None, "a call is in flight");
     assert_eq!(
         add(&mut gathered, 16),
         Some(31),
-        "names that wait count once, all operations leave"
+        "names that wait count once, all operations are sent"
     );
     assert_eq!(add(&mut gathered, 16), Some(16));
-    assert_eq!(add(&mut gathered, 16), None, "as many as may be are in flight");
+    assert_eq!(add(&mut gathered, 16), None, "the limit of calls in flight is reached");
 }
 
-/// A call that is dropped without an answer is unknown, and the next can leave.
+/// A call that is dropped without an answer is unknown, and the next can be sent.
 #[test]
 fn a_call_without_an_answer_is_unknown() {
     let batcher = batcher();
@@ -146,44 +146,44 @@ fn a_call_without_an_answer_is_unknown() {
     let mut gathered = lock(&batcher.gathered);
     let batch = gathered.take(1).unwrap();
     drop(gathered);
-    let Departure { id, batch, .. } = batch;
+    let Dispatch { id, batch, .. } = batch;
     drop(Flight { batcher: batcher.clone(), id, batch });
     assert!(block_on(answer).unwrap_err().is_unknown());
     assert_eq!(lock(&batcher.gathered).lane(ReleaseRequest::script()).in_flight, 0);
 }
 
-/// An acquire behind a release that hands the lock over leaves when that is answered; one behind a plain release at
+/// An acquire behind a release that hands the lock over is sent when that is answered; behind a plain release, at
 /// once; and other operations do not wait.
 #[test]
 fn an_acquire_waits_for_the_hand_over_before_it() {
     let batcher = batcher();
     let mut gathered = lock(&batcher.gathered);
     let contended = |lock: &str| ReleaseRequest { is_contended: true, ..release(lock) };
-    let leaves = |gathered: &mut Gathered| {
-        let departure = gathered.take(1)?;
-        let kind = if departure.batch[0].is_acquire() { "acquire" } else { "release" };
-        let script = departure.batch[0].script();
+    let sends = |gathered: &mut Gathered| {
+        let dispatch = gathered.take(1)?;
+        let kind = if dispatch.batch[0].is_acquire() { "acquire" } else { "release" };
+        let script = dispatch.batch[0].script();
         gathered.lane(script).in_flight -= 1;
-        Some((kind, departure.id))
+        Some((kind, dispatch.id))
     };
     gathered.add(awaited(release("x")).0);
     gathered.add(awaited(acquire("x")).0);
-    assert!(matches!(leaves(&mut gathered), Some(("release", _))));
-    assert!(matches!(leaves(&mut gathered), Some(("acquire", _))), "nothing is handed over");
+    assert!(matches!(sends(&mut gathered), Some(("release", _))));
+    assert!(matches!(sends(&mut gathered), Some(("acquire", _))), "nothing is handed over");
 
     gathered.add(awaited(contended("x")).0);
     gathered.add(awaited(acquire("x")).0);
-    let Some(("release", first)) = leaves(&mut gathered) else { panic!("it leaves first") };
-    assert!(leaves(&mut gathered).is_none(), "held back");
+    let Some(("release", first)) = sends(&mut gathered) else { panic!("it is sent first") };
+    assert!(sends(&mut gathered).is_none(), "held back");
     gathered.add(awaited(contended("y")).0);
-    let Some(("release", other)) = leaves(&mut gathered) else { panic!("another lock") };
+    let Some(("release", other)) = sends(&mut gathered) else { panic!("another lock") };
     gathered.add(awaited(acquire("y")).0);
     gathered.add(awaited(release("y")).0);
-    assert!(leaves(&mut gathered).is_none(), "nothing overtakes the acquire");
-    gathered.land(first);
-    assert!(matches!(leaves(&mut gathered), Some(("acquire", _))));
-    gathered.land(other);
-    assert!(matches!(leaves(&mut gathered), Some(("acquire", _))));
-    assert!(matches!(leaves(&mut gathered), Some(("release", _))));
+    assert!(sends(&mut gathered).is_none(), "nothing overtakes the acquire");
+    gathered.complete(first);
+    assert!(matches!(sends(&mut gathered), Some(("acquire", _))));
+    gathered.complete(other);
+    assert!(matches!(sends(&mut gathered), Some(("acquire", _))));
+    assert!(matches!(sends(&mut gathered), Some(("release", _))));
     assert!(gathered.waiting.is_empty() && gathered.handed_over.is_empty());
 }

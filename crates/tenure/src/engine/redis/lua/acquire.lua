@@ -8,7 +8,7 @@
 -- one permit of a mutex, entered once and without a note, the plain case: "-" without waiting, or
 -- "+heartbeat claim fences".
 -- Returns lines: the first argument, and for each lock one of
--- "1 fence"   granted now, with one fence, for the lease that was asked for
+-- "1 fence"   granted now, with one fence, for the requested lease
 -- "1 fence fences lease-in-ms now"   granted       "2 ahead µs-until-free now"   queued
 -- "3"   busy                "4 kind-and-limit"   in use as another kind
 -- "5 permits"   the owner holds fewer          "-error"   the key's value was not written by Tenure

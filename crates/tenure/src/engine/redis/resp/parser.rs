@@ -1,8 +1,8 @@
-//! Reads replies as their bytes arrive.
+//! An incremental parser of replies.
 //!
-//! It goes on where it stopped: however the bytes are cut, each is looked at once or twice, so the
-//! time is linear in what came. And it is bounded: a reply costs its bytes and its items' place in
-//! memory, and one that costs more than is allowed is given up, at its announcement where that tells.
+//! It resumes where it stopped: however the bytes are split, each is read once or twice, so the time is
+//! linear in their number. And it is bounded: a reply costs its bytes and its items' space in
+//! memory, and one that costs more than the limit is an error, at its length line if that is enough to know.
 
 #[cfg(test)]
 mod tests;
@@ -16,19 +16,19 @@ use super::Reply;
 /// script, quotes a few hundred bytes.
 const LINE: usize = 64 * 1024;
 
-/// Deeper answers are no server's.
+/// The deepest nesting of arrays: no server nests deeper.
 const DEPTH: usize = 16;
 
-/// What an item of an array takes, beyond its bytes.
+/// The memory that an item takes, beyond its bytes.
 const ITEM: usize = size_of::<Reply>();
 
-/// The least that an item of an array takes on the way.
+/// The least number of bytes that an item of an array takes on the wire.
 const SHORTEST: usize = b"+\r\n".len();
 
 /// A buffer that became larger than this is not kept.
 const KEPT: usize = 1024 * 1024;
 
-/// What the server sent is not its protocol, or more than any reply.
+/// The received bytes are not RESP, or longer than any expected reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Garbled {
     NotResp,
@@ -44,20 +44,20 @@ impl fmt::Display for Garbled {
     }
 }
 
-/// Reads replies from bytes that come in pieces.
+/// Parses replies from bytes that arrive in pieces.
 pub(in super::super) struct Parser {
-    /// What a reply may cost.
+    /// The memory that a reply may take.
     limit: usize,
     bytes: Vec<u8>,
-    /// Up to here everything is read.
+    /// Everything before this index is parsed.
     at: usize,
-    /// From `at` to here no line ends.
-    looked: usize,
-    /// The length of the text that comes next, when its line is read.
+    /// No line ends between `at` and this index.
+    searched: usize,
+    /// The length of the next text, once its length line is parsed.
     text: Option<usize>,
-    /// Arrays that are not complete, each within the one before.
+    /// Incomplete arrays, each nested in the previous one.
     open: Vec<Open>,
-    /// What the reply has cost so far.
+    /// The memory that the reply has taken so far.
     cost: usize,
 }
 
@@ -69,10 +69,10 @@ struct Open {
 impl Parser {
     pub(in super::super) fn new(limit: usize) -> Self {
         let (bytes, open) = (Vec::new(), Vec::new());
-        Self { limit, bytes, at: 0, looked: 0, text: None, open, cost: 0 }
+        Self { limit, bytes, at: 0, searched: 0, text: None, open, cost: 0 }
     }
 
-    /// Where what comes next is to be put, at the end.
+    /// The buffer to which received bytes are appended.
     pub(in super::super) fn buffer(&mut self) -> &mut Vec<u8> {
         if self.at == self.bytes.len() {
             self.bytes.clear();
@@ -80,16 +80,16 @@ impl Parser {
                 self.bytes = Vec::new();
             }
         } else {
-            // What is left is the beginning of one item. It is moved once: then `at` stays zero
+            // The rest is the beginning of one item. It is moved once: then `at` stays zero
             // until the item is complete.
             self.bytes.drain(..self.at);
         }
-        self.looked -= self.at;
+        self.searched -= self.at;
         self.at = 0;
         &mut self.bytes
     }
 
-    /// The next reply; none if more bytes are needed. After an error the rest means nothing.
+    /// The next reply; none if more bytes are needed. After an error the parser must not be used.
     pub(in super::super) fn next(&mut self) -> Result<Option<Reply>, Garbled> {
         while let Some(item) = self.item()? {
             if let Some(reply) = item.and_then(|item| self.close(item)) {
@@ -100,7 +100,7 @@ impl Parser {
         Ok(None)
     }
 
-    /// One item: a whole one, or none where an array or a text has been announced. None at all if
+    /// One item: complete, or an inner none after the length line of an array or a text. An outer none if
     /// more bytes are needed.
     #[expect(clippy::option_option, reason = "more bytes are needed, or more items")]
     fn item(&mut self) -> Result<Option<Option<Reply>>, Garbled> {
@@ -121,18 +121,18 @@ impl Parser {
             b':' => Some(Reply::Integer(number()?)),
             b'$' => match number()? {
                 -1 => Some(Reply::Nil),
-                length => return self.announce_text(length),
+                length => return self.begin_text(length),
             },
             b'*' => match number()? {
                 -1 => Some(Reply::Nil),
                 0 => Some(Reply::Array(Vec::new())),
-                count => self.announce_array(count)?,
+                count => self.begin_array(count)?,
             },
             _ => return Err(Garbled::NotResp),
         }))
     }
 
-    /// Puts a whole item where it belongs: what is complete with it, if anything is.
+    /// Adds a complete item to its array; returns the reply if that completes it.
     fn close(&mut self, mut reply: Reply) -> Option<Reply> {
         while let Some(array) = self.open.last_mut() {
             array.replies.push(reply);
@@ -146,18 +146,18 @@ impl Parser {
     }
 
     #[expect(clippy::option_option, reason = "as for an item")]
-    fn announce_text(&mut self, length: i64) -> Result<Option<Option<Reply>>, Garbled> {
+    fn begin_text(&mut self, length: i64) -> Result<Option<Option<Reply>>, Garbled> {
         let length = usize::try_from(length).map_err(|_| Garbled::NotResp)?;
         self.charge(length)?;
         Ok(self.take_text(length)?.map(Some))
     }
 
-    fn announce_array(&mut self, count: i64) -> Result<Option<Reply>, Garbled> {
+    fn begin_array(&mut self, count: i64) -> Result<Option<Reply>, Garbled> {
         let count = usize::try_from(count).map_err(|_| Garbled::NotResp)?;
         if self.open.len() >= DEPTH {
             return Err(Garbled::NotResp);
         }
-        // Its items are paid for as they come; if they cannot be, that is known now.
+        // Items are charged as they arrive; if they are sure to exceed the limit, fail now.
         let least = count.saturating_mul(ITEM + SHORTEST);
         if least > self.limit - self.cost {
             return Err(Garbled::TooLong);
@@ -173,23 +173,23 @@ impl Parser {
 
     /// The next line, without its end.
     fn take_line(&mut self) -> Result<Option<Range<usize>>, Garbled> {
-        let end = self.bytes[self.looked..].iter().position(|&byte| byte == b'\n');
-        let end = end.map(|end| self.looked + end);
+        let end = self.bytes[self.searched..].iter().position(|&byte| byte == b'\n');
+        let end = end.map(|end| self.searched + end);
         let length = end.unwrap_or(self.bytes.len()) - self.at;
         if length > LINE {
             return Err(Garbled::TooLong);
         }
         let Some(end) = end else {
-            self.looked = self.bytes.len();
+            self.searched = self.bytes.len();
             return Ok(None);
         };
         let line = &self.bytes[self.at..end];
         let line = self.at..self.at + line.strip_suffix(b"\r").unwrap_or(line).len();
-        (self.at, self.looked) = (end + 1, end + 1);
+        (self.at, self.searched) = (end + 1, end + 1);
         Ok(Some(line))
     }
 
-    /// A text of this length, with the end of its line behind it.
+    /// A text of this length, which a line end follows.
     fn take_text(&mut self, length: usize) -> Result<Option<Reply>, Garbled> {
         let rest = &self.bytes[self.at..];
         let Some(end) = rest.get(length..length + 2) else {
@@ -201,7 +201,7 @@ impl Parser {
         }
         let text = rest[..length].to_vec();
         self.at += length + 2;
-        (self.looked, self.text) = (self.at, None);
+        (self.searched, self.text) = (self.at, None);
         Ok(Some(Reply::Text(text)))
     }
 }

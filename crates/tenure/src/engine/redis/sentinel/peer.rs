@@ -36,13 +36,13 @@ impl Peer {
             let mut dialogue = connect(endpoint, monitored).await?;
             let name = &monitored.master;
             let ask = |what: &str| Command::new("SENTINEL").arg(what).arg(name);
-            let master = dialogue.ask(&ask("GET-MASTER-ADDR-BY-NAME")).await?;
+            let master = dialogue.request(&ask("GET-MASTER-ADDR-BY-NAME")).await?;
             let master = read_address(endpoint, &master)?;
             if master.is_none() {
                 return Ok(Self { master, others: Vec::new() });
             }
             // Refused, as by a user without that right, there are those of the URL.
-            let others = dialogue.ask(&ask("SENTINELS")).await?;
+            let others = dialogue.request(&ask("SENTINELS")).await?;
             Ok(Self { master, others: read_others(&others) })
         };
         within(endpoint, asking).await
@@ -56,7 +56,7 @@ impl Peer {
     ) {
         let subscribing = async {
             let mut dialogue = connect(endpoint, monitored).await?;
-            dialogue.ask(&Command::new("SUBSCRIBE").arg("+switch-master")).await?;
+            dialogue.request(&Command::new("SUBSCRIBE").arg("+switch-master")).await?;
             Ok(dialogue)
         };
         let Ok(mut dialogue) = within(endpoint, subscribing).await else { return };
@@ -71,7 +71,7 @@ impl Peer {
                 Err(_) if is_asked => return,
                 Err(_) => {
                     is_asked = true;
-                    if dialogue.send(&Command::new("PING")).await.is_err() {
+                    if dialogue.write(&Command::new("PING")).await.is_err() {
                         return;
                     }
                 }
@@ -83,7 +83,7 @@ impl Peer {
 async fn connect(endpoint: &Endpoint, monitored: &Monitored) -> Result<Dialogue, StoreError> {
     let mut dialogue = Dialogue::open(endpoint, LARGEST).await?;
     for command in greeting(&monitored.login) {
-        if let Reply::Error(error) = dialogue.ask(&command).await? {
+        if let Reply::Error(error) = dialogue.request(&command).await? {
             let what = format!("could not log in to the Sentinel at {endpoint}: {error}");
             return Err(errors::of_greeting(what, &error));
         }

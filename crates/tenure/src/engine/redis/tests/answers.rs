@@ -1,4 +1,4 @@
-//! Every answer that a script's header promises is given; and whatever it is, the same call sent
+//! Each script returns every answer that its header lists; and whatever it is, the same call sent
 //! again changes nothing more (I5).
 
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ pub(super) fn name(text: &str) -> LockName {
     LockName::new(text).unwrap()
 }
 
-/// Asks for a mutex, without waiting: the plain case.
+/// An acquire of a mutex, without waiting: the plain case.
 pub(super) fn acquire(lock: &str, owner: Owner) -> AcquireRequest {
     AcquireRequest {
         name: name(lock),
@@ -36,13 +36,13 @@ pub(super) fn acquire(lock: &str, owner: Owner) -> AcquireRequest {
     }
 }
 
-/// The same, and waits.
+/// The same, with waiting.
 pub(super) fn waiting(request: AcquireRequest) -> AcquireRequest {
     let queue = Queueing { heartbeat: LEASE, claim: LEASE, fences: 1 };
     AcquireRequest { queue: Some(queue), ..request }
 }
 
-/// The same, of a semaphore with three permits.
+/// The same, for a semaphore with three permits.
 pub(super) fn permits(request: AcquireRequest, permits: u32) -> AcquireRequest {
     AcquireRequest { shape: Shape::new(Kind::Semaphore, 3, permits).unwrap(), ..request }
 }
@@ -77,11 +77,11 @@ struct Answers {
 impl Answers {
     fn new(server: &Server) -> Self {
         let mut caller = Caller::new(server);
-        caller.say(&["SET", &keys::lock(&name("taken")), "somebody else's"]);
+        caller.command(&["SET", &keys::lock_key(&name("taken")), "foreign"]);
         Self { caller, seen: BTreeSet::new() }
     }
 
-    /// Sends it twice; the second time it changes nothing. Its first answer.
+    /// Sends it twice, and checks that the second call changes nothing. Returns the first answer.
     fn send<O: Batched>(&mut self, operation: &O) -> String {
         let answer = self.caller.call(&[operation]).remove(0);
         let state = self.caller.state();
@@ -90,29 +90,29 @@ impl Answers {
         answer
     }
 
-    /// The same, and takes note of the answer.
+    /// The same, and records the answer.
     fn note<O: Batched>(&mut self, operation: &O) -> String {
         let answer = self.send(operation);
         self.seen.insert(kind(&answer));
         answer
     }
 
-    /// All that was promised was seen, and nothing else.
+    /// The recorded answers are those of the header.
     fn check(&self, script: &str) {
         assert_eq!(self.seen, promised(script));
     }
 }
 
-/// What an answer is, without its particulars.
+/// The kind of an answer, without its values.
 fn kind(answer: &str) -> String {
     let word = answer.split(' ').next().unwrap_or_default();
     if word.starts_with('-') { "-error".to_owned() } else { word.to_owned() }
 }
 
-/// The answers that a header promises: each is in quotes.
+/// The answers that a header lists: each is in quotes.
 fn promised(script: &str) -> BTreeSet<String> {
     let header = slots::header(script);
-    let (_, returns) = header.split_once("Returns ").expect("a header says what is returned");
+    let (_, returns) = header.split_once("Returns ").expect("a header lists the return values");
     returns.split('"').skip(1).step_by(2).map(kind).collect()
 }
 
@@ -156,7 +156,7 @@ fn release_gives_every_answer(server: &Server) {
     let leave = |number| ReleaseRequest { entry: Entry { owner, number }, ..release("x", owner) };
     answers.send(&enter(1));
     answers.send(&enter(2));
-    // "The number of entries that remain" is the one promise that is not in quotes.
+    // "The number of entries that remain" is the only answer that is not in quotes.
     assert_eq!(answers.send(&leave(1)), "1");
     assert_eq!(answers.send(&leave(2)), "0");
     assert_eq!(answers.note(&leave(2)), "none");
@@ -173,14 +173,14 @@ fn cancel_gives_every_answer(server: &Server) {
     let held = answers.caller.state();
     answers.send(&waiting(acquire("x", second)));
     answers.note(&cancel("x", second));
-    assert_eq!(answers.caller.state(), held, "the queue is left without a trace");
+    assert_eq!(answers.caller.state(), held, "the queue leaves nothing behind");
     answers.note(&cancel("x", first));
-    assert!(answers.send(&acquire("x", second)).starts_with("1 "), "given back");
+    assert!(answers.send(&acquire("x", second)).starts_with("1 "), "released");
     answers.note(&cancel("taken", first));
     answers.check(slots::CANCEL);
 }
 
-/// What a lock is told as, by the number of holders, waiters and waiters shown.
+/// Kind, number of holders, number of waiters, and how many waiters are shown.
 fn inspect_gives_every_answer(server: &Server) {
     let mut answers = Answers::new(server);
     let owners: Vec<_> = (0..3).map(|_| Owner::new()).collect();
@@ -195,11 +195,11 @@ fn inspect_gives_every_answer(server: &Server) {
     let reply = answers.caller.run(&scripts::INSPECT, &names, |command| {
         ["1", "1"].iter().for_each(|most| command.push(most));
     });
-    assert_eq!(answers.caller.state(), state, "to look changes nothing");
+    assert_eq!(answers.caller.state(), state, "inspecting changes nothing");
     let [nonce, locks @ ..] = reply.array().unwrap() else { panic!("{reply:?}") };
     assert!(nonce.text().unwrap().starts_with("nonce "));
     assert_eq!(locks.len(), 4);
-    let told = |index: usize| {
+    let shown_lock = |index: usize| {
         let [kind, holding, holders, waiting, shown, record] = locks[index].array().unwrap() else {
             panic!("{reply:?}")
         };
@@ -209,10 +209,10 @@ fn inspect_gives_every_answer(server: &Server) {
         let (holding, waiting) = (holding.number().unwrap(), waiting.number().unwrap());
         (kind.text().unwrap(), holding, waiting, count(shown))
     };
-    assert_eq!(told(0), ("", 0, 0, 0));
-    assert_eq!(told(1), ("m1", 1, 2, 1));
+    assert_eq!(shown_lock(0), ("", 0, 0, 0));
+    assert_eq!(shown_lock(1), ("m1", 1, 2, 1));
     assert!(matches!(&locks[2], super::Reply::Error(it) if it.starts_with("DAMAGED")));
-    assert_eq!(told(3), ("s3", 2, 0, 0));
+    assert_eq!(shown_lock(3), ("s3", 2, 0, 0));
 }
 
 fn force_gives_every_answer(server: &Server) {
@@ -234,6 +234,6 @@ fn force_gives_every_answer(server: &Server) {
     };
     assert_eq!(force("x", &other.to_string()), (Some(vec![]), false), "not the one expected");
     assert_eq!(force("x", ""), (Some(vec![owner.to_string()]), true));
-    assert_eq!(force("x", ""), (Some(vec![]), false), "sent again, and nobody holds it");
+    assert_eq!(force("x", ""), (Some(vec![]), false), "sent again, when it is free");
     assert_eq!(force("taken", ""), (None, false));
 }

@@ -1,4 +1,4 @@
-//! One call does a bounded amount of work, whatever a lock contains: a server serves one call at a
+//! One call does a bounded amount of work, whatever a lock contains: a server performs one call at a
 //! time. Work is counted in commands, not in seconds.
 
 use tenure_testkit::Server;
@@ -15,13 +15,13 @@ on_every_server!(
     dead_waiters_are_passed_over_in_slices,
     a_lock_of_very_many_holders_is_taken_away_in_slices,
     parties_that_gave_up_cost_a_barrier_nothing,
-    one_short_lease_does_not_have_all_holders_looked_at_all_the_time,
-    many_who_came_back_are_served_though_one_stays_away,
+    one_short_lease_does_not_make_every_call_check_all_holders,
+    many_waiters_that_reconnect_are_served_though_one_stays_away,
 );
 
 const MANY: usize = 2_500;
 
-/// What a call may do at most: a few commands for each of 250 waiters, or a look at each of a thousand.
+/// The limit for one call: a few commands for each of 250 waiters, or one read of each of a thousand.
 const COMMANDS_AT_MOST: i64 = 2_500;
 
 fn reader(owner: Owner) -> AcquireRequest {
@@ -40,15 +40,17 @@ fn in_batches<O: Batched>(caller: &mut Caller, operations: &[O]) {
     }
 }
 
-/// How many commands the server has executed, those of scripts included.
+/// How many commands the server has executed, including those of scripts.
 fn executed(caller: &mut Caller) -> i64 {
-    let Plain::Bulk(Some(text)) = caller.say(&["INFO", "commandstats"]) else { panic!("no INFO") };
+    let Plain::Bulk(Some(text)) = caller.command(&["INFO", "commandstats"]) else {
+        panic!("no INFO")
+    };
     let text = String::from_utf8(text).unwrap();
     let calls = text.lines().filter_map(|line| line.split_once("calls=")?.1.split(',').next());
     calls.map(|count| count.parse::<i64>().unwrap()).sum()
 }
 
-/// Operates until there is no more to do; the last answer. No call does more than is allowed.
+/// Repeats a call until there is no more to do; returns the last answer. No call exceeds the limit.
 fn until_done(
     caller: &mut Caller,
     mut operate: impl FnMut(&mut Caller) -> String,
@@ -61,12 +63,12 @@ fn until_done(
         if !line.ends_with('+') {
             return (line, calls);
         }
-        assert!(calls < 100, "it never ends: {line}");
+        assert!(calls < 100, "endless: {line}");
     }
     unreachable!("calls are counted from one")
 }
 
-/// 100,000 readers that had crashed blocked the server for 0.68 s.
+/// Ending the leases of 100,000 crashed readers in one call blocked the server for 0.68 s.
 fn expired_holders_are_removed_in_slices(server: &Server) {
     let mut caller = Caller::new(server);
     let readers: Vec<_> = (0..MANY).map(|_| reader(Owner::new())).collect();
@@ -77,7 +79,7 @@ fn expired_holders_are_removed_in_slices(server: &Server) {
     assert!(line.starts_with("1 ") && calls > 1, "{line} after {calls} calls");
 }
 
-/// To look at 100,000 holders blocked the server for 1.05 s.
+/// Inspecting a lock with 100,000 holders blocked the server for 1.05 s.
 fn very_many_holders_are_shown_in_part_and_counted_in_full(server: &Server) {
     let mut caller = Caller::new(server);
     let readers: Vec<_> = (0..MANY).map(|_| reader(Owner::new())).collect();
@@ -87,14 +89,15 @@ fn very_many_holders_are_shown_in_part_and_counted_in_full(server: &Server) {
         ["9", "10"].iter().for_each(|most| command.push(most));
     });
     assert!(executed(&mut caller) - before < 100);
-    let info = records::lock(name("x"), &reply.array().unwrap()[1], &Default::default()).unwrap();
+    let info =
+        records::read_lock(name("x"), &reply.array().unwrap()[1], &Default::default()).unwrap();
     assert_eq!((info.holding, info.holders.len()), (MANY, 10));
 }
 
 /// Behind 2,500 dead waiters of one client a live one waited for 9.9 s, with the lock free. I7.
 fn dead_waiters_are_passed_over_in_slices(server: &Server) {
     let mut caller = Caller::new(server);
-    let [holder, live, nobody] = std::array::from_fn(|_| Owner::new());
+    let [holder, live, other] = std::array::from_fn(|_| Owner::new());
     caller.call(&[&acquire("x", holder)]);
     let own = std::mem::replace(&mut caller.client, "dead".to_owned());
     let dead: Vec<_> = (0..MANY).map(|_| waiting(acquire("x", Owner::new()))).collect();
@@ -102,7 +105,7 @@ fn dead_waiters_are_passed_over_in_slices(server: &Server) {
     caller.client = own;
     caller.call(&[&waiting(acquire("x", live))]);
     assert_eq!(caller.call(&[&release("x", holder)]), ["0+"], "there is more to do");
-    let settle = super::answers::cancel("x", nobody);
+    let settle = super::answers::cancel("x", other);
     let (_, calls) = until_done(&mut caller, |it| it.call(&[&settle]).remove(0));
     assert!(calls > 1);
     let message = convert(caller.receiver.read().unwrap());
@@ -133,7 +136,7 @@ fn a_lock_of_very_many_holders_is_taken_away_in_slices(server: &Server) {
     assert!(caller.call(&[&permits(acquire("x", Owner::new()), 3)])[0].starts_with("1 "), "free");
 }
 
-/// 100,000 that came and went blocked the server for 0.38 s when the last one came.
+/// 100,000 parties that had joined and left blocked the server for 0.38 s when the last party arrived.
 fn parties_that_gave_up_cost_a_barrier_nothing(server: &Server) {
     const PARTIES: usize = 200;
     let mut caller = Caller::new(server);
@@ -161,44 +164,45 @@ fn parties_that_gave_up_cost_a_barrier_nothing(server: &Server) {
     }
 }
 
-/// One among 20,000, with a lease of 100 ms: all of them were looked at ten times a second.
-fn one_short_lease_does_not_have_all_holders_looked_at_all_the_time(server: &Server) {
+/// With one lease of 100 ms among 20,000 holders, all of them were checked ten times a second.
+fn one_short_lease_does_not_make_every_call_check_all_holders(server: &Server) {
     let mut caller = Caller::new(server);
     let readers: Vec<_> = (0..MANY).map(|_| reader(Owner::new())).collect();
     in_batches(&mut caller, &readers);
     let (short, step) = (Owner::new(), Duration::from_millis(5));
     let lease = Lease::new(2 * step).unwrap();
     caller.call(&[&AcquireRequest { lease, ..reader(short) }]);
-    let mut looks = 0;
+    let mut checks = 0;
     for _ in 0..200 {
         caller.pass(step);
         let line = caller.call(&[&Renewal { lease, ..renewal("x", short) }]).remove(0);
         assert!(line.starts_with('1'), "{line}");
-        looks += usize::from(line.ends_with('+'));
+        checks += usize::from(line.ends_with('+'));
     }
-    // A second has passed: 20 times, each in three calls, the last of which has no more to do.
-    assert!((20..=50).contains(&looks), "{looks} calls that looked at holders");
-    // When it is gone, it is noticed all the same.
+    // In that second: 20 checks, each in three calls, the last of which has no more to do.
+    assert!((20..=50).contains(&checks), "{checks} calls that checked holders");
+    // The end of its lease is noticed all the same.
     caller.pass(Duration::from_millis(100));
     let settle = super::answers::cancel("x", Owner::new());
     until_done(&mut caller, |it| it.call(&[&settle]).remove(0));
     assert_eq!(caller.call(&[&renewal("x", short)]), ["0"]);
 }
 
-/// I7, I10: to look for the one that is still parked, behind all who have asked again, leaves work for those.
-fn many_who_came_back_are_served_though_one_stays_away(server: &Server) {
+/// I7, I10: the search for the one waiter that is still parked, behind all that have polled again, leaves budget to
+/// serve those.
+fn many_waiters_that_reconnect_are_served_though_one_stays_away(server: &Server) {
     let mut caller = Caller::new(server);
     let holder = Owner::new();
     caller.call(&[&acquire("x", holder)]);
-    let channel = format!("{}deaf", keys::CHANNEL);
-    caller.client = "deaf".to_owned();
+    let channel = format!("{}offline", keys::CHANNEL);
+    caller.client = "offline".to_owned();
     let owners: Vec<_> = (0..MANY).map(|_| Owner::new()).collect();
     let requests: Vec<_> = owners.iter().map(|owner| waiting(acquire("x", *owner))).collect();
     in_batches(&mut caller, &requests);
     let settle = super::answers::cancel("x", Owner::new());
     caller.call(&[&release("x", holder)]);
     until_done(&mut caller, |it| it.call(&[&settle]).remove(0));
-    // All but the last can be reached again, and ask.
+    // All but the last are subscribed again, and poll.
     caller.receiver.command(&["SUBSCRIBE", &channel]).unwrap();
     in_batches(&mut caller, &requests[..MANY - 1]);
     for pair in owners[..4].windows(2) {

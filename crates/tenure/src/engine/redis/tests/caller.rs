@@ -65,7 +65,7 @@ impl Caller {
     }
 
     /// Sends one command to the server.
-    pub(super) fn say(&mut self, words: &[&str]) -> Plain {
+    pub(super) fn command(&mut self, words: &[&str]) -> Plain {
         self.connection.command(words).unwrap()
     }
 
@@ -98,7 +98,7 @@ impl Caller {
     ) -> Reply {
         let micros = self.now.as_micros();
         let (seconds, rest) = ((micros / 1_000_000).to_string(), (micros % 1_000_000).to_string());
-        self.say(&["MSET", CLOCK[0], &seconds, CLOCK[1], &rest]);
+        self.command(&["MSET", CLOCK[0], &seconds, CLOCK[1], &rest]);
         let clock = format!("redis.call('MGET', '{}', '{}')", CLOCK[0], CLOCK[1]);
         let mut text = script.text.replace("redis.call('TIME')", &clock);
         if self.counts_fast_path {
@@ -106,7 +106,7 @@ impl Caller {
             text = text.replace(FAST_PATH, &count);
         }
         let mut command = Command::new("EVAL").arg(text).arg(names.len().to_string());
-        names.iter().for_each(|name| command.push(keys::lock(name)));
+        names.iter().for_each(|name| command.push(keys::lock_key(name)));
         command.push(format!("nonce {} {}", self.client, self.retention));
         arguments(&mut command);
         let words = words(&command);
@@ -115,7 +115,7 @@ impl Caller {
 
     /// How often a script took the fast path while that was counted.
     pub(super) fn fast_path_count(&mut self, script: &Script) -> u32 {
-        let count = self.say(&["GET", &format!("test:{}", script.hash)]);
+        let count = self.command(&["GET", &format!("test:{}", script.hash)]);
         count.text().map_or(0, |count| count.parse().unwrap())
     }
 
@@ -128,21 +128,23 @@ impl Caller {
 
     /// A key as the server dumps it; a hash with its fields sorted, because they have no order.
     pub(super) fn dump(&mut self, key: &str) -> Vec<u8> {
-        if self.say(&["TYPE", key]).text().as_deref() == Some("hash") {
-            let fields = convert(self.say(&["HGETALL", key]));
+        if self.command(&["TYPE", key]).text().as_deref() == Some("hash") {
+            let fields = convert(self.command(&["HGETALL", key]));
             let words: Vec<_> = fields.array().unwrap().iter().map(|it| it.text()).collect();
             let mut pairs: Vec<_> = words.chunks(2).collect();
             pairs.sort_unstable();
             return format!("{pairs:?}").into_bytes();
         }
-        match self.say(&["DUMP", key]) {
+        match self.command(&["DUMP", key]) {
             Plain::Bulk(Some(bytes)) => bytes,
-            other => panic!("{key} is not there: {other:?}"),
+            other => panic!("{key} does not exist: {other:?}"),
         }
     }
 
     fn keys(&mut self) -> Vec<String> {
-        let Plain::Array(Some(keys)) = self.say(&["KEYS", "*"]) else { panic!("no list of keys") };
+        let Plain::Array(Some(keys)) = self.command(&["KEYS", "*"]) else {
+            panic!("no list of keys")
+        };
         keys.iter().filter_map(Plain::text).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! A server's clock that is set, forward or back.
+//! Steps of the server's clock, forward and back.
 
 use tenure_testkit::Server;
 use tenure_testkit::resp::Reply as Plain;
@@ -14,7 +14,7 @@ on_every_server!(
     a_dead_waiter_is_passed_over_though_the_clock_was_set_back,
     a_fence_ahead_of_the_clock_is_kept_until_the_clock_has_caught_up,
     a_lock_idle_beyond_the_retention_forgets_its_fence_and_a_clock_set_back_then_gives_a_smaller_one,
-    a_renewal_tells_the_time,
+    a_renewal_returns_the_time,
 );
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -28,43 +28,47 @@ fn is_granted(line: &str) -> bool {
     line.starts_with("1 ")
 }
 
-/// A mutex, and a semaphore of which one holds all.
+/// A mutex, and a semaphore with one holder of all permits.
 fn kinds() -> [fn(Owner) -> AcquireRequest; 2] {
     [|owner| acquire("x", owner), |owner| permits(acquire("x", owner), 3)]
 }
 
-/// The holder crashed, and the clock is set back by an hour: seen before, the lock stayed taken for
+/// The holder has crashed, and the clock is set back by an hour: the lock used to stay held for
 /// 3,630 s. A2, I7.
 fn a_clock_set_back_keeps_a_crashed_holder_for_one_lease_at_most(server: &Server) {
-    for ask in kinds() {
+    for request in kinds() {
         let mut caller = Caller::new(server);
         let [crashed, next] = std::array::from_fn(|_| Owner::new());
-        assert!(is_granted(&caller.call(&[&ask(crashed)])[0]));
+        assert!(is_granted(&caller.call(&[&request(crashed)])[0]));
         caller.pass(LEASE / 3);
         set_back(&mut caller, HOUR);
-        assert_eq!(caller.call(&[&ask(next)]), ["3"], "its lease has not ended (I1)");
+        assert_eq!(caller.call(&[&request(next)]), ["3"], "its lease has not ended (I1)");
         caller.pass(LEASE - Duration::from_millis(1));
-        assert_eq!(caller.call(&[&ask(next)]), ["3"], "it may have been renewed at the step (I1)");
+        assert_eq!(
+            caller.call(&[&request(next)]),
+            ["3"],
+            "it may have been renewed at the step (I1)"
+        );
         caller.pass(Duration::from_millis(2));
-        assert!(is_granted(&caller.call(&[&ask(next)])[0]), "one lease after the step");
+        assert!(is_granted(&caller.call(&[&request(next)])[0]), "one lease after the step");
     }
 }
 
-/// I1, I2: whatever the clock does, a holder has its lease from every renewal on.
+/// I1, I2: whatever the clock does, every renewal gives a holder its whole lease.
 fn a_clock_set_back_takes_nothing_from_a_holder_that_lives(server: &Server) {
-    for ask in kinds() {
+    for request in kinds() {
         let mut caller = Caller::new(server);
         let [owner, other] = std::array::from_fn(|_| Owner::new());
-        assert!(is_granted(&caller.call(&[&ask(owner)])[0]));
+        assert!(is_granted(&caller.call(&[&request(owner)])[0]));
         for _ in 0..5 {
             set_back(&mut caller, HOUR);
             assert_eq!(caller.call(&[&renewal("x", owner)]), ["1"]);
             caller.pass(LEASE - Duration::from_millis(1));
-            assert_eq!(caller.call(&[&ask(other)]), ["3"]);
+            assert_eq!(caller.call(&[&request(other)]), ["3"]);
             assert_eq!(caller.call(&[&renewal("x", owner)]), ["1"]);
         }
         assert_eq!(caller.call(&[&release("x", owner)]), ["0"]);
-        assert!(is_granted(&caller.call(&[&ask(other)])[0]));
+        assert!(is_granted(&caller.call(&[&request(other)])[0]));
     }
 }
 
@@ -82,7 +86,7 @@ fn a_dead_waiter_is_passed_over_though_the_clock_was_set_back(server: &Server) {
     }
     assert_eq!(caller.call(&[&release("x", holder)]), ["0"]);
     let line = &caller.call(&[&waiting(acquire("x", next))])[0];
-    assert!(is_granted(line), "not to the dead one: {line}");
+    assert!(is_granted(line), "not granted to the dead waiter: {line}");
 }
 
 fn fence(line: &str) -> u64 {
@@ -90,14 +94,14 @@ fn fence(line: &str) -> u64 {
 }
 
 fn kept(caller: &mut Caller) -> i64 {
-    match caller.say(&["PTTL", &keys::lock(&name("x"))]) {
+    match caller.command(&["PTTL", &keys::lock_key(&name("x"))]) {
         Plain::Integer(left) => left,
         other => panic!("{other:?}"),
     }
 }
 
-/// A server was a day ahead, and corrected: two hours later the fence was forgotten, and the next one
-/// was smaller, with no data lost. I4.
+/// A clock was a day ahead, and corrected: two hours later the fence had expired, and the next one
+/// was smaller, without any loss of data. I4.
 fn a_fence_ahead_of_the_clock_is_kept_until_the_clock_has_caught_up(server: &Server) {
     let day = 24 * HOUR;
     let mut caller = Caller::new(server);
@@ -114,8 +118,8 @@ fn a_fence_ahead_of_the_clock_is_kept_until_the_clock_has_caught_up(server: &Ser
     assert!(kept(&mut caller) > a_day, "released: {} ms", kept(&mut caller));
 }
 
-/// What I4 does not promise, so that its words stay true. A clock set back by less than the time since, or before
-/// the fence was forgotten, changes nothing.
+/// The limit of I4, so that its wording stays true. A clock set back by less than the time since, or before
+/// the fence has expired, changes nothing.
 fn a_lock_idle_beyond_the_retention_forgets_its_fence_and_a_clock_set_back_then_gives_a_smaller_one(
     server: &Server,
 ) {
@@ -126,7 +130,7 @@ fn a_lock_idle_beyond_the_retention_forgets_its_fence_and_a_clock_set_back_then_
         fence(&line)
     };
     let idle = LEASE + Duration::from_millis(RETENTION.parse().unwrap());
-    // Whether the fence is forgotten, how far the clock is set back then, and whether the next fence is larger.
+    // Whether the fence has expired, how far the clock is set back then, and whether the next fence is larger.
     for (is_forgotten, step, grows) in
         [(false, HOUR, true), (true, idle - LEASE, true), (true, idle + LEASE, false)]
     {
@@ -138,7 +142,7 @@ fn a_lock_idle_beyond_the_retention_forgets_its_fence_and_a_clock_set_back_then_
         );
         caller.pass(idle);
         if is_forgotten {
-            caller.say(&["DEL", &keys::lock(&name("x"))]);
+            caller.command(&["DEL", &keys::lock_key(&name("x"))]);
         }
         set_back(&mut caller, step);
         let second = use_shortly(&mut caller);
@@ -146,7 +150,7 @@ fn a_lock_idle_beyond_the_retention_forgets_its_fence_and_a_clock_set_back_then_
     }
 }
 
-fn a_renewal_tells_the_time(server: &Server) {
+fn a_renewal_returns_the_time(server: &Server) {
     let mut caller = Caller::new(server);
     let [owner, other] = std::array::from_fn(|_| Owner::new());
     caller.call(&[&acquire("x", owner)]);

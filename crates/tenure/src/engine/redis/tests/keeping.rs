@@ -1,4 +1,4 @@
-//! How long keys are kept, and what becomes of a lock whose keys are gone.
+//! How long keys are kept, and the state of a lock whose key has expired.
 
 use tenure_testkit::Server;
 use tenure_testkit::resp::Reply as Plain;
@@ -11,21 +11,21 @@ use crate::core::moment::Moment;
 on_every_server!(
     a_lock_that_expired_is_free_and_its_fence_grows,
     a_lock_that_expired_midway_ends_where_it_was,
-    whoever_still_waits_or_holds_keeps_every_key,
+    a_waiter_or_holder_keeps_every_key,
     a_lock_in_steady_use_is_kept,
-    who_waits_or_looks_shortens_nothing,
-    who_gets_the_lock_by_a_hand_over_keeps_its_fence_for_as_long_as_it_said,
-    the_last_who_held_it_says_for_how_long_its_fence_is_kept,
+    waiting_or_inspecting_shortens_nothing,
+    a_client_that_is_handed_the_lock_keeps_its_fence_for_its_own_retention,
+    the_last_holder_decides_for_how_long_its_fence_is_kept,
 );
 
 /// Nearly the retention of these tests, in ms.
 const KEPT: i64 = 55_000;
 
-/// Lets every key of the server expire, and sees them gone.
+/// Makes every key of the server expire.
 fn let_expire(caller: &mut Caller) {
     for key in caller.state().into_keys() {
-        caller.say(&["PEXPIRE", &key, "1"]);
-        while caller.say(&["EXISTS", &key]) == Plain::Integer(1) {
+        caller.command(&["PEXPIRE", &key, "1"]);
+        while caller.command(&["EXISTS", &key]) == Plain::Integer(1) {
             std::thread::yield_now();
         }
     }
@@ -43,62 +43,62 @@ fn a_lock_that_expired_is_free_and_its_fence_grows(server: &Server) {
     caller.call(&[&waiting(acquire("x", second))]);
     let_expire(&mut caller);
     caller.pass(Duration::from_millis(1));
-    assert_eq!(caller.call(&[&renewal("x", first)]), ["0"], "not made again");
+    assert_eq!(caller.call(&[&renewal("x", first)]), ["0"], "not created again");
     assert_eq!(caller.call(&[&release("x", first)]), ["none"]);
     assert_eq!(caller.call(&[&cancel("x", second)]), ["0"]);
-    assert!(caller.state().is_empty(), "asking for what is gone makes nothing");
+    assert!(caller.state().is_empty(), "operations on an expired lock create nothing");
     let new = fence(&caller.call(&[&acquire("x", third)])[0]);
     assert!(new > old, "{new} after {old}");
 }
 
-/// A holder and a waiter of a semaphore; everything is gone between two of their steps.
+/// A holder and a waiter of a semaphore; all keys expire between two of their operations.
 fn a_lock_that_expired_midway_ends_where_it_was(server: &Server) {
     let mut caller = Caller::new(server);
     let [first, second] = std::array::from_fn(|_| Owner::new());
-    let ask = |owner| waiting(permits(acquire("x", owner), 2));
+    let request = |owner| waiting(permits(acquire("x", owner), 2));
     for _ in 0..2 {
-        fence(&caller.call(&[&ask(first)])[0]);
-        assert!(caller.call(&[&ask(second)])[0].starts_with("2 0 "));
+        fence(&caller.call(&[&request(first)])[0]);
+        assert!(caller.call(&[&request(second)])[0].starts_with("2 0 "));
         let_expire(&mut caller);
-        // The waiter asks again, and is the only one; the former holder waits behind it.
-        fence(&caller.call(&[&ask(second)])[0]);
-        assert!(caller.call(&[&ask(first)])[0].starts_with("2 0 "));
+        // The waiter polls, and is granted the lock; the former holder waits behind it.
+        fence(&caller.call(&[&request(second)])[0]);
+        assert!(caller.call(&[&request(first)])[0].starts_with("2 0 "));
         assert_eq!(caller.call(&[&release("x", second)]), ["0"]);
         assert_eq!(caller.call(&[&release("x", first)]), ["0"], "handed over");
         assert_eq!(caller.call(&[&release("x", first)]), ["none"]);
     }
 }
 
-/// Uses a lock for a quarter of an hour. Whatever was left of the time its key is kept for, the
-/// retention is left in the end.
+/// Uses a lock for a quarter of an hour. However soon its key was to expire, at least the
+/// retention is left at the end.
 fn must_be_kept(caller: &mut Caller, what: &str, mut make_use: impl FnMut(&mut Caller)) {
     make_use(caller);
     let keys: Vec<_> = caller.state().into_keys().collect();
     for key in &keys {
-        caller.say(&["PEXPIRE", key, "30000"]);
+        caller.command(&["PEXPIRE", key, "30000"]);
     }
     let until = caller.now + Duration::from_secs(900);
     while caller.now < until {
         make_use(caller);
     }
     for key in &keys {
-        let left = caller.say(&["PTTL", key]);
+        let left = caller.command(&["PTTL", key]);
         assert!(matches!(left, Plain::Integer(KEPT..)), "{what}: {key} has {left:?} ms left");
     }
 }
 
-/// I7, I10: a wait or a hold has no end of its own, so no key of a lock may expire before another.
-fn whoever_still_waits_or_holds_keeps_every_key(server: &Server) {
+/// I7, I10: a wait or a hold has no fixed end, so its key must not expire meanwhile.
+fn a_waiter_or_holder_keeps_every_key(server: &Server) {
     let [first, second] = std::array::from_fn(|_| Owner::new());
     let mutex = |owner| waiting(acquire("x", owner));
     let semaphore = |owner| waiting(permits(acquire("x", owner), 2));
-    for ask in [&mutex as &dyn Fn(Owner) -> AcquireRequest, &semaphore] {
+    for request in [&mutex as &dyn Fn(Owner) -> AcquireRequest, &semaphore] {
         let mut caller = Caller::new(server);
-        caller.call(&[&ask(first)]);
-        caller.call(&[&ask(second)]);
+        caller.call(&[&request(first)]);
+        caller.call(&[&request(second)]);
         must_be_kept(&mut caller, "watchdog and heartbeat", |caller| {
             assert_eq!(caller.call(&[&renewal("x", first)]), ["1"], "the watchdog");
-            assert!(caller.call(&[&ask(second)])[0].starts_with("2 0 "), "the heartbeat");
+            assert!(caller.call(&[&request(second)])[0].starts_with("2 0 "), "the heartbeat");
             caller.pass(Duration::from_secs(5));
         });
     }
@@ -127,7 +127,8 @@ fn a_lock_in_steady_use_is_kept(server: &Server) {
 /// A day, and a second, in ms.
 const RETENTIONS: [u64; 2] = [86_400_000, 1_000];
 
-/// The client that keeps fences for a day, or another one that keeps them for a second. Only the first hears.
+/// Switches to the client that keeps fences for a day, or to one that keeps them for a second. Only the first is
+/// subscribed.
 fn be(caller: &mut Caller, careful: bool) {
     let own = caller.client.trim_end_matches('-').to_owned();
     caller.client = if careful { own } else { own + "-" };
@@ -135,8 +136,8 @@ fn be(caller: &mut Caller, careful: bool) {
 }
 
 fn must_be_kept_for_a_day(caller: &mut Caller, what: &str) {
-    let left = caller.say(&["PTTL", &keys::lock(&name("x"))]);
-    // A stall of the machine is no fault.
+    let left = caller.command(&["PTTL", &keys::lock_key(&name("x"))]);
+    // With a margin for a stall of the machine.
     assert!(matches!(left, Plain::Integer(86_390_000..)), "{what}: {left:?} ms left");
 }
 
@@ -147,39 +148,39 @@ fn inspect(caller: &mut Caller) {
 }
 
 /// A list, or a client that waited and gave up, cut a fence that was to be kept for a day to half a minute. I4.
-fn who_waits_or_looks_shortens_nothing(server: &Server) {
+fn waiting_or_inspecting_shortens_nothing(server: &Server) {
     let mutex = |owner| waiting(acquire("x", owner));
     let semaphore = |owner| waiting(permits(acquire("x", owner), 3));
-    for ask in [&mutex as &dyn Fn(Owner) -> AcquireRequest, &semaphore] {
+    for request in [&mutex as &dyn Fn(Owner) -> AcquireRequest, &semaphore] {
         let mut caller = Caller::new(server);
         let [holder, waiter] = std::array::from_fn(|_| Owner::new());
         be(&mut caller, true);
-        fence(&caller.call(&[&ask(holder)])[0]);
+        fence(&caller.call(&[&request(holder)])[0]);
         be(&mut caller, false);
-        assert!(caller.call(&[&ask(waiter)])[0].starts_with("2 0 "));
-        must_be_kept_for_a_day(&mut caller, "another waits");
+        assert!(caller.call(&[&request(waiter)])[0].starts_with("2 0 "));
+        must_be_kept_for_a_day(&mut caller, "another client waits");
         caller.call(&[&cancel("x", waiter)]);
-        must_be_kept_for_a_day(&mut caller, "it has given up");
+        must_be_kept_for_a_day(&mut caller, "it has cancelled");
         be(&mut caller, true);
         assert_eq!(caller.call(&[&release("x", holder)]), ["0"]);
         must_be_kept_for_a_day(&mut caller, "released");
 
-        fence(&caller.call(&[&ask(holder)])[0]);
+        fence(&caller.call(&[&request(holder)])[0]);
         caller.pass(Duration::from_secs(31));
         be(&mut caller, false);
         inspect(&mut caller);
-        must_be_kept_for_a_day(&mut caller, "its lease has ended, and another looks");
+        must_be_kept_for_a_day(&mut caller, "its lease has ended, and another client inspects");
         be(&mut caller, true);
-        fence(&caller.call(&[&ask(holder)])[0]);
+        fence(&caller.call(&[&request(holder)])[0]);
         caller.now = caller.now.before(Duration::from_secs(900));
         be(&mut caller, false);
         inspect(&mut caller);
-        must_be_kept_for_a_day(&mut caller, "the clock was set back, and another looks");
+        must_be_kept_for_a_day(&mut caller, "the clock was set back, and another client inspects");
     }
 }
 
 /// The holder before it keeps fences for a second. I4.
-fn who_gets_the_lock_by_a_hand_over_keeps_its_fence_for_as_long_as_it_said(server: &Server) {
+fn a_client_that_is_handed_the_lock_keeps_its_fence_for_its_own_retention(server: &Server) {
     for crashes in [false, true] {
         let mut caller = Caller::new(server);
         let [holder, next] = std::array::from_fn(|_| Owner::new());
@@ -202,7 +203,7 @@ fn who_gets_the_lock_by_a_hand_over_keeps_its_fence_for_as_long_as_it_said(serve
 }
 
 /// Its fence is the larger one.
-fn the_last_who_held_it_says_for_how_long_its_fence_is_kept(server: &Server) {
+fn the_last_holder_decides_for_how_long_its_fence_is_kept(server: &Server) {
     let mut caller = Caller::new(server);
     for careful in [true, false] {
         be(&mut caller, careful);
@@ -211,6 +212,6 @@ fn the_last_who_held_it_says_for_how_long_its_fence_is_kept(server: &Server) {
         fence(&caller.call(&[&waiting(permits(acquire("x", owner), 1))])[0]);
         assert_eq!(caller.call(&[&release("x", owner)]), ["0"]);
     }
-    let left = caller.say(&["PTTL", &keys::lock(&name("x"))]);
+    let left = caller.command(&["PTTL", &keys::lock_key(&name("x"))]);
     assert!(matches!(left, Plain::Integer(..=1_000)), "{left:?} ms left");
 }

@@ -1,5 +1,5 @@
-//! Somebody else's key in the place of one of ours: an answer says so, nothing is changed, and the
-//! other locks of the same call are served. Or the script does not need that key, and leaves it be.
+//! Another program's key under the name of a lock: the answer is an error, nothing is changed, and the
+//! other locks of the same call are served.
 
 use tenure_testkit::Server;
 use tenure_testkit::resp::Reply as Plain;
@@ -15,7 +15,7 @@ on_every_server!(
     one_foreign_key_spoils_no_batch,
 );
 
-/// How a lock is used when one of its keys turns out to be somebody else's.
+/// The state of a lock when its key is replaced by a foreign one.
 #[derive(Clone, Copy, Debug)]
 enum Use {
     Free,
@@ -24,9 +24,9 @@ enum Use {
     Shared,
 }
 
-/// What is done to it.
+/// The action on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deed {
+enum Action {
     Acquire,
     Enter,
     Wait,
@@ -39,16 +39,16 @@ enum Deed {
 }
 
 const USES: [Use; 4] = [Use::Free, Use::Held, Use::Contended, Use::Shared];
-const DEEDS: [Deed; 9] = [
-    Deed::Acquire,
-    Deed::Enter,
-    Deed::Wait,
-    Deed::Share,
-    Deed::Renew,
-    Deed::Release,
-    Deed::Cancel,
-    Deed::Inspect,
-    Deed::Force,
+const ACTIONS: [Action; 9] = [
+    Action::Acquire,
+    Action::Enter,
+    Action::Wait,
+    Action::Share,
+    Action::Renew,
+    Action::Release,
+    Action::Cancel,
+    Action::Inspect,
+    Action::Force,
 ];
 
 /// A key of each type.
@@ -60,7 +60,7 @@ const FOREIGN: [(&str, &[&str]); 5] = [
     ("hash", &["HSET", "", "theirs", "1"]),
 ];
 
-/// A lock `x` in use, by owners that are made once.
+/// A lock `x` in use, by fixed owners.
 struct Scene {
     caller: Caller,
     owners: [Owner; 3],
@@ -72,7 +72,7 @@ impl Scene {
     }
 
     fn set(&mut self, state: Use) {
-        self.caller.say(&["FLUSHALL"]);
+        self.caller.command(&["FLUSHALL"]);
         let [first, second, third] = self.owners;
         match state {
             Use::Free => {}
@@ -89,24 +89,24 @@ impl Scene {
         }
     }
 
-    /// The answer, or the error in its place.
-    fn perform(&mut self, deed: Deed) -> Result<(), String> {
+    /// The error that the action returns, if any.
+    fn perform(&mut self, action: Action) -> Result<(), String> {
         let (x, [first, _, third]) = (name("x"), self.owners);
         let caller = &mut self.caller;
-        let lines = match deed {
-            Deed::Acquire => caller.try_call(&[&acquire("x", third)]),
-            Deed::Enter => caller.try_call(&[&acquire("x", first)]),
-            Deed::Wait => caller.try_call(&[&waiting(acquire("x", third))]),
-            Deed::Share => caller.try_call(&[&waiting(permits(acquire("x", third), 1))]),
-            Deed::Renew => caller.try_call(&[&renewal("x", first)]),
-            Deed::Release => caller.try_call(&[&release("x", first)]),
-            Deed::Cancel => caller.try_call(&[&cancel("x", first)]),
-            Deed::Inspect => {
+        let lines = match action {
+            Action::Acquire => caller.try_call(&[&acquire("x", third)]),
+            Action::Enter => caller.try_call(&[&acquire("x", first)]),
+            Action::Wait => caller.try_call(&[&waiting(acquire("x", third))]),
+            Action::Share => caller.try_call(&[&waiting(permits(acquire("x", third), 1))]),
+            Action::Renew => caller.try_call(&[&renewal("x", first)]),
+            Action::Release => caller.try_call(&[&release("x", first)]),
+            Action::Cancel => caller.try_call(&[&cancel("x", first)]),
+            Action::Inspect => {
                 return second(caller.run(&scripts::INSPECT, &[&x], |it| {
                     ["9", "9"].iter().for_each(|most| it.push(most));
                 }));
             }
-            Deed::Force => {
+            Action::Force => {
                 return second(caller.run(&scripts::FORCE, &[&x], |command| {
                     ["", "host 1 program why", "60000"].iter().for_each(|it| command.push(it));
                 }));
@@ -115,23 +115,23 @@ impl Scene {
         lines?[0].strip_prefix('-').map_or(Ok(()), |error| Err(error.to_owned()))
     }
 
-    /// Does it where the key is somebody else's; what is wrong with that.
-    fn try_on(&mut self, deed: Deed) -> Result<(), String> {
+    /// Performs an action on a foreign key; returns what it did wrong.
+    fn try_on(&mut self, action: Action) -> Result<(), String> {
         let before = self.caller.state();
-        let outcome = self.perform(deed);
+        let outcome = self.perform(action);
         let after = self.caller.state();
         if after != before {
-            return Err("something was changed".into());
+            return Err("it changed a key".into());
         }
         match outcome {
-            Ok(()) => Err("it went unnoticed".into()),
+            Ok(()) => Err("it returned no error".into()),
             Err(error) if error.starts_with("WRONGTYPE") || error.starts_with("DAMAGED") => Ok(()),
             Err(error) => Err(error),
         }
     }
 }
 
-/// What an array says after the nonce.
+/// The item after the nonce.
 fn second(reply: Reply) -> Result<(), String> {
     match reply.array().and_then(|values| values.get(1)) {
         Some(Reply::Error(error)) => Err(error.clone()),
@@ -141,42 +141,45 @@ fn second(reply: Reply) -> Result<(), String> {
 }
 
 fn put(caller: &mut Caller, key: &str, words: &[&str]) {
-    caller.say(&["DEL", key]);
+    caller.command(&["DEL", key]);
     let words: Vec<_> = words.iter().map(|word| if word.is_empty() { key } else { word }).collect();
-    assert!(!matches!(caller.say(&words), Plain::Error(_)), "{words:?}");
+    assert!(!matches!(caller.command(&words), Plain::Error(_)), "{words:?}");
 }
 
 fn a_foreign_key_is_named_and_nothing_is_changed(server: &Server) {
     let mut scene = Scene::new(server);
-    let (key, mut wrong) = (keys::lock(&name("x")), Vec::new());
+    let (key, mut wrong) = (keys::lock_key(&name("x")), Vec::new());
     for (kind, words) in FOREIGN {
-        for (state, deed) in USES.iter().flat_map(|it| DEEDS.map(|deed| (*it, deed))) {
+        for (state, action) in USES.iter().flat_map(|it| ACTIONS.map(|action| (*it, action))) {
             scene.set(state);
             put(&mut scene.caller, &key, words);
-            if let Err(why) = scene.try_on(deed) {
-                wrong.push(format!("{deed:?} of a {state:?} lock, a {kind}: {why}"));
+            if let Err(why) = scene.try_on(action) {
+                wrong.push(format!("{action:?} of a {state:?} lock, a {kind}: {why}"));
             }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Whatever a lock is used for, it has one key: one that a cluster moves on its own.
+/// Whatever its state, a lock is one key: a cluster moves keys one by one.
 fn a_lock_is_one_key(server: &Server) {
     let mut scene = Scene::new(server);
-    for (state, deed) in USES.iter().flat_map(|it| DEEDS.map(|deed| (*it, deed))) {
+    for (state, action) in USES.iter().flat_map(|it| ACTIONS.map(|action| (*it, action))) {
         scene.set(state);
-        scene.perform(deed).unwrap();
+        scene.perform(action).unwrap();
         let keys: Vec<_> = scene.caller.state().into_keys().collect();
-        let expected = keys::lock(&name("x"));
-        assert!(keys.iter().all(|key| *key == expected), "{deed:?} of a {state:?} lock: {keys:?}");
+        let expected = keys::lock_key(&name("x"));
+        assert!(
+            keys.iter().all(|key| *key == expected),
+            "{action:?} of a {state:?} lock: {keys:?}"
+        );
     }
 }
 
-/// The lock in the middle has somebody else's key in its place.
+/// The key of the lock in the middle is foreign.
 fn one_foreign_key_spoils_no_batch(server: &Server) {
     let mut caller = Caller::new(server);
-    put(&mut caller, &keys::lock(&name("b")), FOREIGN[0].1);
+    put(&mut caller, &keys::lock_key(&name("b")), FOREIGN[0].1);
     let owner = Owner::new();
     let kinds = |lines: Vec<String>| {
         lines.iter().map(|line| line[..1].to_owned()).collect::<Vec<_>>().join(" ")

@@ -48,7 +48,7 @@ fn slots(text: &str, table: &str) -> BTreeSet<String> {
     parts.map(index).collect()
 }
 
-/// How many arguments the header lists for each lock: "a, b, and what else".
+/// How many arguments the header lists for each lock: "a, b, and c".
 fn listed_for_each_lock(header: &str) -> usize {
     let Some((_, list)) = header.split_once("for each lock:") else { return 0 };
     let list = list.split("Returns").next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How a connection ends, and what becomes of what was sent on it.
+//! The end of a connection, and the outcome of the commands on it.
 
 use std::future::pending;
 use std::io::{ErrorKind, Read, Write};
@@ -16,7 +16,7 @@ use super::super::trip::RESPONSE_TIME;
 use super::super::wire::Wire;
 use super::*;
 
-/// A connection to a listener of the test's own, and its other end.
+/// A connection to a listener of the test, and its other end.
 async fn connect() -> (Address, Arc<Wire>, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -34,7 +34,7 @@ fn send(wire: &Arc<Wire>, command: &Command) -> Receiver<Result<Reply, StoreErro
     answer
 }
 
-/// Reads all that comes; how much it is, and how it ends.
+/// Reads until the end; returns how many bytes, and how it ended.
 fn drain(mut peer: TcpStream) -> (usize, Result<usize, ErrorKind>) {
     let (mut bytes, mut count) = (vec![0; 65_536], 0);
     peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -47,10 +47,10 @@ fn drain(mut peer: TcpStream) -> (usize, Result<usize, ErrorKind>) {
     }
 }
 
-/// I6: a server takes nothing in, and its answer is overdue. What it has not taken in yet does not
-/// reach it later: it would take effect for nobody.
+/// I6: a server reads nothing, and its answer is overdue. The bytes that it has not read must not reach it later, when
+/// their caller has been answered.
 #[tokio::test]
-async fn what_has_not_left_when_an_answer_is_overdue_is_thrown_away() {
+async fn unsent_bytes_are_discarded_when_an_answer_is_overdue() {
     let (address, wire, peer) = connect().await;
     let much = vec![b'x'; 32 * 1024 * 1024];
     let answer = send(&wire, &Command::new("SET").arg("key").arg(&much));
@@ -59,33 +59,33 @@ async fn what_has_not_left_when_an_answer_is_overdue_is_thrown_away() {
         wire.carry(&address.master.locate().await.unwrap(), pending()),
     )
     .await;
-    assert!(loss.expect("it is given up").why.starts_with("no answer from"));
+    assert!(loss.expect("the connection is closed").why.starts_with("no answer from"));
     assert!(answer.recv().unwrap().unwrap_err().is_unknown());
     let late = send(&wire, &Command::new("GET"));
-    assert!(!late.recv().unwrap().unwrap_err().is_unknown(), "never sent: so this is known");
+    assert!(!late.recv().unwrap().unwrap_err().is_unknown(), "never sent: the outcome is known");
     drop(wire);
     let (count, end) = drain(peer);
-    assert!(count < much.len(), "all of it came");
+    assert!(count < much.len(), "all of it was received");
     assert_eq!(end, Err(ErrorKind::ConnectionReset));
 }
 
-/// A client that is closed says so, and what it said before is heard.
+/// A client that is closed ends its connection regularly, and the server reads the last commands.
 #[tokio::test]
-async fn a_connection_that_is_closed_in_peace_is_not_reset() {
+async fn a_connection_that_is_closed_regularly_is_not_reset() {
     let (_, wire, peer) = connect().await;
     let answer = send(&wire, &Command::new("DEL").arg("key"));
     drop(wire);
-    assert!(answer.recv().unwrap().unwrap_err().is_unknown(), "I6: whatever becomes of it");
+    assert!(answer.recv().unwrap().unwrap_err().is_unknown(), "I6: its effect is unknown");
     assert_eq!(drain(peer), (22, Ok(0)));
 }
 
-/// The reply to nothing means that requests and replies are out of step.
+/// A reply without a request means that requests and replies are out of step.
 #[tokio::test]
 async fn a_reply_without_a_request_ends_the_connection() {
     let (address, wire, mut peer) = connect().await;
     peer.write_all(b"-ERR max number of clients reached\r\n").unwrap();
     let loss = wire.carry(&address.master.locate().await.unwrap(), pending()).await;
-    let expected = "the server said without being asked: ERR max number of clients reached";
+    let expected = "the server sent an error without a request: ERR max number of clients reached";
     assert_eq!(loss.why, expected);
 }
 
@@ -97,8 +97,8 @@ fn request(name: &str) -> AcquireRequest {
     super::answers::acquire(name, Owner::new())
 }
 
-/// I6: the I/O thread ends, whatever has ended it. What is in flight is unknown, what comes is refused
-/// at once, and the health says so. (It used to hang, and to say that all is well.)
+/// I6: when the I/O thread ends, the outcome of calls in flight is unknown, later calls are refused at once, and the
+/// health reports it. (They used to hang, and the health reported no error.)
 #[test]
 fn an_io_thread_that_has_ended_answers_everything() {
     let server = Server::start();
@@ -106,16 +106,16 @@ fn an_io_thread_that_has_ended_answers_everything() {
     let runtime = runtime();
     let mut engine = runtime.block_on(RedisEngine::connect(&server.url())).unwrap();
     kill_process(pid, Signal::STOP).unwrap();
-    // More than one call carries: the rest is gathered, and must not stay so.
-    let flying: Vec<_> = (0..300).map(|it| engine.acquire(request(&format!("{it}")))).collect();
+    // More than one call carries: the rest is gathered, and must be answered as well.
+    let in_flight: Vec<_> = (0..300).map(|it| engine.acquire(request(&format!("{it}")))).collect();
     engine._running = oneshot::channel().0;
-    for (number, answer) in flying.into_iter().enumerate() {
+    for (number, answer) in in_flight.into_iter().enumerate() {
         let answered = async { tokio::time::timeout(Duration::from_secs(20), answer).await };
-        let trouble = runtime.block_on(answered).expect("it is answered").unwrap_err();
-        assert!(number > 0 || trouble.is_unknown(), "{trouble}");
+        let error = runtime.block_on(answered).expect("it is answered").unwrap_err();
+        assert!(number > 0 || error.is_unknown(), "{error}");
     }
     kill_process(pid, Signal::CONT).unwrap();
-    // Its tasks end one after the other: what is sent on a connection whose turn has not come is unknown.
+    // Its tasks end one after the other: until then, the outcome of calls on their connections is unknown.
     while engine.health().links.iter().any(|link| link.is_up) {
         std::thread::yield_now();
     }
@@ -136,7 +136,7 @@ fn a_task_of_the_io_thread_that_panics_is_started_again() {
     let counted = count.clone();
     runtime().block_on(thread::lasting(move || {
         let run = counted.fetch_add(1, SeqCst);
-        async move { assert!(run >= 2, "as this test wants it to") }
+        async move { assert!(run >= 2, "the panic of this test") }
     }));
     assert_eq!(count.load(SeqCst), 3);
 }

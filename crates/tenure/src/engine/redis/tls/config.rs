@@ -1,7 +1,7 @@
-//! Whom a client trusts, and who it is: files of certificates, and what TLS makes of them.
+//! Trusted authorities and the client's certificate: their files, and the TLS configuration from them.
 //!
-//! They are read anew for every connection, so a certificate that was renewed is used from the next
-//! one on, without a restart. There is no way to trust everyone.
+//! The files are read for every connection, so a renewed certificate is used from the next one on, without a
+//! restart. Verification cannot be switched off.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::error::Invalid;
 
-/// Whom to trust, and who to be.
+/// The trusted authorities, and the client's certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::engine::redis) struct Trust {
-    /// The authorities that may sign a server's certificate, instead of the system's.
+    /// The authorities for server certificates, instead of the system's.
     ca: Option<PathBuf>,
     /// This client's certificate and its key.
     identity: Option<(PathBuf, PathBuf)>,
@@ -39,7 +39,7 @@ impl Trust {
         Ok(Self { ca, identity })
     }
 
-    /// What a new connection is made with.
+    /// The configuration of a new connection.
     pub(super) async fn config(&self) -> Result<Arc<ClientConfig>, String> {
         // The disk may be slow, and the I/O thread has renewals to send meanwhile.
         let trust = self.clone();
@@ -48,7 +48,7 @@ impl Trust {
     }
 
     fn read(&self) -> Result<ClientConfig, String> {
-        // Named here, because a default for the whole process is for its owner to choose.
+        // Explicit, because the default for the whole process is the application's choice.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider);
         let builder = builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
@@ -70,7 +70,7 @@ impl Trust {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(ca)? {
             roots.add(certificate).map_err(|error| {
-                format!("{} holds a certificate that cannot be used: {error}", ca.display())
+                format!("{} contains a certificate that cannot be used: {error}", ca.display())
             })?;
         }
         Ok(roots)
@@ -81,14 +81,14 @@ impl Trust {
 fn system_roots() -> Result<RootCertStore, String> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // A system's list may hold relics; what counts is that the right one is among the rest.
+    // A system's list may contain certificates that cannot be parsed: the others are used.
     roots.add_parsable_certificates(found.certs);
     if !roots.is_empty() {
         return Ok(roots);
     }
     let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
     Err(format!(
-        "this system trusts no authority of certificates{why}: name the server's as ?ca=FILE in \
+        "this system has no trusted certificate authorities{why}: name the server's as ?ca=FILE in \
          the URL"
     ))
 }
@@ -98,19 +98,19 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     match certificates {
         Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        _ => Err(format!("{} holds no certificate in the form of PEM", file.display())),
+        _ => Err(format!("{} contains no certificate in PEM format", file.display())),
     }
 }
 
 fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_slice(&read(file)?).map_err(|_| {
-        format!("{} holds no private key in the form of PEM, without a password", file.display())
+        format!("{} contains no private key in PEM format without a password", file.display())
     })
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, String> {
-    let told = |error| format!("the URL names {}, which cannot be read: {error}", file.display());
-    fs::read(file).map_err(told)
+    let failed = |error| format!("the URL names {}, which cannot be read: {error}", file.display());
+    fs::read(file).map_err(failed)
 }
 
 fn mismatch(cert: &Path, key: &Path, error: &rustls::Error) -> String {

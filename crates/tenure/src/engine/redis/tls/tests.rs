@@ -1,4 +1,4 @@
-//! A session against a peer that reads slowly and changes its keys: what a real server seldom does.
+//! A session with a peer that reads slowly and changes its keys, as real servers seldom do.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -15,12 +15,12 @@ use super::*;
 use crate::engine::redis::address::Address;
 use crate::engine::redis::stream::{self, Stream};
 
-/// More than any buffer on the way holds, and no multiple of anything.
+/// More than all buffers hold, and a multiple of no buffer size.
 const LENGTH: usize = 3_000_017;
 
 type Peer = StreamOwned<ServerConnection, Plain>;
 
-/// Connects to a peer that does this.
+/// Connects to a peer that runs `act`.
 async fn with_peer<T: Send + 'static>(
     act: impl FnOnce(Peer) -> T + Send + 'static,
 ) -> (Tls, JoinHandle<T>) {
@@ -37,7 +37,7 @@ async fn with_peer<T: Send + 'static>(
     match stream::open(&Address::parse(&url).unwrap().master.locate().await.unwrap()).await.unwrap()
     {
         Stream::Tls(tls) => {
-            // As small as it gets, so that it is full in the midst of a record.
+            // The smallest buffer, so that it is full within a record.
             sockopt::set_socket_send_buffer_size(&tls.socket, 1).unwrap();
             (*tls, peer)
         }
@@ -59,7 +59,7 @@ fn bytes() -> Vec<u8> {
     (0..LENGTH).map(|n| u8::try_from(n % 251).unwrap()).collect()
 }
 
-/// Writes all of it; how often the socket was full.
+/// Writes all bytes; returns how often the socket was full.
 async fn write(tls: &Tls, mut bytes: &[u8]) -> usize {
     let mut full = 0;
     while !bytes.is_empty() {
@@ -92,51 +92,51 @@ async fn read(tls: &Tls, into: &mut Vec<u8>) -> io::Result<usize> {
 #[tokio::test]
 async fn a_full_socket_loses_and_repeats_nothing() {
     let (tls, peer) = with_peer(|mut peer| {
-        let mut heard = vec![0; LENGTH];
-        peer.read_exact(&mut heard).unwrap();
-        heard
+        let mut received = vec![0; LENGTH];
+        peer.read_exact(&mut received).unwrap();
+        received
     })
     .await;
     let full = write(&tls, &bytes()).await;
     assert!(full > 0, "the socket was never full");
-    assert!(peer.join().unwrap() == bytes(), "it arrived otherwise");
+    assert!(peer.join().unwrap() == bytes(), "different bytes arrived");
 }
 
 #[tokio::test]
-async fn both_ways_go_on_while_the_peer_changes_its_keys() {
+async fn both_directions_work_while_the_peer_changes_its_keys() {
     let (tls, peer) = with_peer(|mut peer| {
-        let mut heard = vec![0; LENGTH];
-        for part in heard.chunks_mut(100_000) {
+        let mut received = vec![0; LENGTH];
+        for part in received.chunks_mut(100_000) {
             peer.read_exact(part).unwrap();
             peer.conn.refresh_traffic_keys().unwrap();
             peer.write_all(part).unwrap();
         }
-        heard
+        received
     })
     .await;
-    let (mut heard, sent) = (Vec::new(), bytes());
-    let hearing = async {
-        while heard.len() < LENGTH {
-            assert_ne!(read(&tls, &mut heard).await.unwrap(), 0, "it hung up");
+    let (mut received, sent) = (Vec::new(), bytes());
+    let reading = async {
+        while received.len() < LENGTH {
+            assert_ne!(read(&tls, &mut received).await.unwrap(), 0, "closed");
         }
     };
-    tokio::join!(hearing, write(&tls, &sent));
-    assert!(heard == sent && peer.join().unwrap() == sent, "it arrived otherwise");
+    tokio::join!(reading, write(&tls, &sent));
+    assert!(received == sent && peer.join().unwrap() == sent, "different bytes arrived");
 }
 
 #[tokio::test]
-async fn what_is_said_before_the_end_is_heard() {
+async fn bytes_before_the_end_are_received() {
     let (tls, peer) = with_peer(|mut peer| {
-        // With the end of the handshake, and so before the client asks for anything.
+        // With the end of the handshake, and so before the client's first request.
         peer.write_all(b"first").unwrap();
         peer.conn.send_close_notify();
         peer.flush().unwrap();
-        // It must not take the end of the socket to notice.
+        // The socket stays open: the alert alone must end the stream.
         peer
     })
     .await;
-    let mut heard = Vec::new();
-    while read(&tls, &mut heard).await.unwrap() > 0 {}
-    assert_eq!(heard, b"first");
+    let mut received = Vec::new();
+    while read(&tls, &mut received).await.unwrap() > 0 {}
+    assert_eq!(received, b"first");
     drop(peer.join().unwrap());
 }

@@ -1,4 +1,4 @@
-//! Replies in pieces, and what is no reply.
+//! Replies in pieces, and bytes that are no reply.
 
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ fn reply() -> impl Strategy<Value = Reply> {
     leaf.prop_recursive(3, 30, 6, |inner| prop::collection::vec(inner, 0..6).prop_map(Reply::Array))
 }
 
-/// All replies in these bytes, which come in pieces of these lengths, again and again.
+/// All replies in these bytes, which arrive in pieces of these lengths, cyclically.
 fn read(bytes: &[u8], pieces: &[usize]) -> (Vec<Reply>, Result<(), Garbled>) {
     let mut parser = Parser::new(LIMIT);
     let mut replies = Vec::new();
@@ -74,7 +74,7 @@ proptest! {
     fn any_bytes_are_read_in_the_same_way_however_they_are_cut(
         bytes in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..200),
-            // Nearer to the protocol.
+            // Closer to the protocol.
             "[+:$*\r\n0-9-]{0,200}".prop_map(String::into_bytes),
         ],
         pieces in prop::collection::vec(1usize..30, 1..5),
@@ -84,20 +84,20 @@ proptest! {
 }
 
 #[test]
-fn what_cannot_be_paid_for_is_given_up_at_its_announcement() {
-    let given_up = |bytes: &[u8]| read(bytes, &[5]) == (Vec::new(), Err(Garbled::TooLong));
-    assert!(given_up(b"$9999999999\r\n"));
-    assert!(given_up(b"*1000000000\r\n"));
-    assert!(given_up(b"*9223372036854775807\r\n"));
-    assert!(given_up(b"*2\r\n:1\r\n$65500\r\n"), "what came before counts");
+fn a_reply_over_the_limit_fails_at_its_length_line() {
+    let is_refused = |bytes: &[u8]| read(bytes, &[5]) == (Vec::new(), Err(Garbled::TooLong));
+    assert!(is_refused(b"$9999999999\r\n"));
+    assert!(is_refused(b"*1000000000\r\n"));
+    assert!(is_refused(b"*9223372036854775807\r\n"));
+    assert!(is_refused(b"*2\r\n:1\r\n$65500\r\n"), "earlier items count");
     assert_eq!(read(b"$-2\r\n", &[5]).1, Err(Garbled::NotResp));
     assert_eq!(read(b"*-2\r\n", &[5]).1, Err(Garbled::NotResp));
     assert_eq!(read(&b"*1\r\n".repeat(17), &[5]).1, Err(Garbled::NotResp), "too deep");
 }
 
-/// An array whose items are longer than its announcement told, and a line without end.
+/// An array whose items are longer than its length line implied, and a line without end.
 #[test]
-fn what_does_not_end_is_given_up_when_it_has_cost_too_much() {
+fn a_reply_without_end_fails_when_it_exceeds_the_limit() {
     let array = [b"*1500\r\n".to_vec(), b"$9\r\n123456789\r\n".repeat(1_500)].concat();
     let (replies, outcome) = read(&array, &[1_000]);
     assert_eq!((replies.len(), outcome), (0, Err(Garbled::TooLong)));
