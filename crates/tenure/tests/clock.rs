@@ -1,5 +1,5 @@
-//! A real server whose clock is set while locks are held. Leases end by that clock (A2): what that costs
-//! is bounded, noticed and reported.
+//! A real server whose clock is set while locks are held. Leases end by that clock (A2): the effect of a step
+//! is bounded, detected and reported.
 
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -35,7 +35,7 @@ fn metrics() -> &'static Snapshotter {
     })
 }
 
-/// How often a clock was seen to be set in this direction.
+/// How many steps of a clock in this direction were detected.
 fn steps(direction: &str) -> u64 {
     let is_meant = |key: &metrics::Key| {
         key.name() == "tenure_clock_steps_total"
@@ -57,10 +57,10 @@ async fn until(mut is_so: impl AsyncFnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(LONG, seen).await.expect("it becomes so");
+    tokio::time::timeout(LONG, seen).await.expect("in time");
 }
 
-/// The lease of a lock was extended since it was granted.
+/// Waits until the lease of a lock has been extended since its grant.
 async fn until_renewed(tenure: &Tenure, name: &str) {
     let mut least = Duration::MAX;
     until(async || {
@@ -71,8 +71,8 @@ async fn until_renewed(tenure: &Tenure, name: &str) {
     .await;
 }
 
-/// The clock was set forward by 31 s: a second holder came at once, and the first was told 10 s later.
-/// It is told with the next renewal of any lock of its client now. I9.
+/// The clock was set forward by 31 s: a second holder entered at once, and the first was notified 10 s later.
+/// Now it is notified with the next renewal of any lock of its client. I9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_set_forward_is_noticed_with_the_next_renewal() {
     let before = steps("forward");
@@ -85,7 +85,7 @@ async fn a_clock_set_forward_is_noticed_with_the_next_renewal() {
 
     clock.set_ahead(HOUR);
     let second = other.lock("slow").acquire_within(LONG).await.unwrap();
-    // By itself it would be renewed after a thousand seconds.
+    // Its own next renewal is a thousand seconds away.
     let lost = tokio::time::timeout(LONG, slow.lost()).await.expect("with the next renewal");
     assert_eq!(lost.why(), WhyLost::NotHeld);
     assert_eq!(quick.lost().await.why(), WhyLost::NotHeld);
@@ -108,7 +108,7 @@ async fn a_clock_set_back_keeps_the_lock_of_a_crashed_holder_for_one_more_lease(
     guard.ensure_held().unwrap();
 }
 
-/// A holder that lives loses nothing, and the step is reported.
+/// A live holder loses nothing, and the step is reported.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_set_back_is_reported_and_takes_nothing_from_a_holder() {
     let before = steps("back");

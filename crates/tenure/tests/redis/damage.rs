@@ -1,5 +1,5 @@
-//! Keys under Tenure's names that Tenure did not write, and a full server: trouble for the lock
-//! concerned, and nothing for the others. I6, I9.
+//! Keys under Tenure's names that Tenure did not write, and a server that is out of memory: an error for the lock
+//! concerned, and no effect on the others. I6, I9.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -9,11 +9,11 @@ use tenure::engine::{AcquireRequest, Acquired, Engine, RedisEngine};
 use tenure::{About, Entry, Error, Kind, Lease, LockName, Owner, Shape, Tenure, WhyLost};
 use tenure_testkit::Server;
 
-use super::fixture::{LONG, behind_proxy, connect, ms, pass, say, until};
+use super::fixture::{LONG, behind_proxy, command, connect, ms, pass, until};
 
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Puts a hash with one field in the place of a key.
+/// Replaces a key by a hash with one field.
 const HASH: &str =
     "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])";
 
@@ -34,8 +34,8 @@ async fn one_bad_key_takes_no_other_lock_with_it() {
         for lock in &locks {
             guards.push(lock.acquire().await.unwrap());
         }
-        say(&server, damage);
-        let lost = tokio::time::timeout(LONG, guards[0].lost()).await.expect("it is gone");
+        command(&server, damage);
+        let lost = tokio::time::timeout(LONG, guards[0].lost()).await.expect("it is lost");
         assert!(matches!(lost.why(), WhyLost::NotHeld | WhyLost::LeaseEnded));
         pass(LEASE).await;
         let held = guards[1..].iter().filter(|guard| !guard.is_lost()).count();
@@ -44,7 +44,7 @@ async fn one_bad_key_takes_no_other_lock_with_it() {
     }
 }
 
-/// The list has all of them, and says which one cannot be read.
+/// The list contains all of them, and marks the one that cannot be read.
 async fn check_list(tenure: &Tenure) {
     let listed = tenure.list("", 1000).await.unwrap();
     assert_eq!(listed.len(), 100);
@@ -55,10 +55,10 @@ async fn check_list(tenure: &Tenure) {
     assert!(trouble.contains("tenure:{0}") || trouble.contains("WRONGTYPE"), "{trouble}");
 }
 
-/// What the user ann may touch.
+/// Sets the keys that the user ann may access.
 fn allow(server: &Server, keys: &str) {
     let words = ["ACL", "SETUSER", "ann", "on", ">secret", "resetkeys", keys, "&*", "+@all"];
-    say(server, &words);
+    command(server, &words);
 }
 
 async fn connect_as_ann(server: &Server) -> Tenure {
@@ -66,7 +66,7 @@ async fn connect_as_ann(server: &Server) -> Tenure {
     connect(&format!("redis://ann:secret@127.0.0.1:{}", server.port().unwrap())).await
 }
 
-/// One key is out of bounds for the user: the server refuses the whole call, which is split.
+/// The user may not access one key: the server refuses the whole call, which is split.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_became_forbidden_takes_no_other_lock_with_it() {
     let server = Server::builder().on_port().start();
@@ -82,8 +82,8 @@ async fn a_key_that_became_forbidden_takes_no_other_lock_with_it() {
     guards.iter().for_each(|guard| guard.ensure_held().unwrap());
 }
 
-/// Another tenant fills the server, which evicts nothing: every held lock was lost, and clients could
-/// not even connect to look.
+/// Another tenant fills the server's memory, which evicts nothing: every held lock was lost, and clients could
+/// not even connect to inspect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_server_keeps_what_is_held() {
     let server = Server::builder().arg("--maxmemory-policy", "noeviction").start();
@@ -92,14 +92,14 @@ async fn a_full_server_keeps_what_is_held() {
     let lock = tenure.lock("held");
     let waiter = tokio::spawn(async move { lock.acquire_within(LONG).await });
     until(&tenure, "held", |info| info.waiting == 1).await;
-    say(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+    command(&server, &["CONFIG", "SET", "maxmemory", "1"]);
     let refused = tenure.lock("new").try_acquire().await.unwrap_err();
     assert!(matches!(refused, Error::Unreachable { .. }), "{refused:?}");
     assert!(refused.to_string().contains("OOM"), "{refused}");
     pass(LEASE * 2).await;
     guard.ensure_held().unwrap();
     let late = tokio::time::timeout(LONG, Tenure::connect(&server.url())).await.unwrap();
-    let late = late.expect("to connect needs no memory");
+    let late = late.expect("connecting needs no memory");
     assert_eq!(late.list("", 10).await.unwrap().len(), 1);
     guard.release().await.unwrap();
     let next = waiter.await.unwrap().expect("it is handed over");
@@ -107,7 +107,7 @@ async fn a_full_server_keeps_what_is_held() {
     next.release().await.unwrap();
 }
 
-/// One key is out of bounds for the user, and a call of releases has it among others.
+/// The user may not access one key, and a call of releases contains it among others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_is_refused_because_of_one_key_is_split() {
     let server = Server::builder().on_port().start();
@@ -119,7 +119,7 @@ async fn a_call_that_is_refused_because_of_one_key_is_split() {
         guards.push(tenure.lock(name.as_str()).acquire().await.unwrap());
     }
     allow(&server, "~tenure:{a*");
-    // Together: what comes while the first call is in flight travels in the next.
+    // Releases during the first call are batched in the next.
     let releases: Vec<_> = guards
         .into_iter()
         .map(|guard| tokio::spawn(async move { guard.release().await }))
@@ -134,24 +134,24 @@ async fn a_call_that_is_refused_because_of_one_key_is_split() {
     assert_eq!(refused, ["b"]);
 }
 
-/// A release leaves 2,500 dead waiters behind, more than one call passes over; a live one behind them
-/// waited for 9.9 s, with the lock free. I7.
+/// A release finds 2,500 dead waiters, more than one call removes; a live one behind them waited for 9.9 s, with
+/// the lock free. I7.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn very_many_dead_waiters_cost_a_live_one_little() {
-    let (_server, proxy, dying, calm) = behind_proxy().await;
-    let held = calm.lock("x").acquire().await.unwrap();
+    let (_server, proxy, dying, direct) = behind_proxy().await;
+    let held = direct.lock("x").acquire().await.unwrap();
     let dead: Vec<_> = (0..2_500)
         .map(|_| {
-            // Fair ones do not share a place.
+            // Fair waiters do not share a ticket.
             let lock = dying.lock("x").fair();
             tokio::spawn(async move { lock.acquire().await })
         })
         .collect();
-    until(&calm, "x", |info| info.waiting == 2_500).await;
-    let lock = calm.lock("x");
+    until(&direct, "x", |info| info.waiting == 2_500).await;
+    let lock = direct.lock("x");
     let live = tokio::spawn(async move { lock.acquire().await });
-    until(&calm, "x", |info| info.waiting == 2_501).await;
-    // As a process that is killed: its connections are gone, and nothing is cancelled.
+    until(&direct, "x", |info| info.waiting == 2_501).await;
+    // Like a killed process: its connections are closed, and nothing is cancelled.
     proxy.refuse(true);
     proxy.cut();
     held.release().await.unwrap();
@@ -159,27 +159,27 @@ async fn very_many_dead_waiters_cost_a_live_one_little() {
     drop(dead);
 }
 
-/// The release of a lock whose key is not Tenure's was tried again for up to 24 h. What only a person can
-/// mend is reported at once, and nothing goes on in the background.
+/// The release of a lock whose key is not Tenure's was retried for up to 24 h. An error that only an operator can
+/// fix is reported at once, and not retried in the background.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_waiting_cannot_mend_is_not_waited_for() {
+async fn a_lasting_error_is_not_retried() {
     let server = Server::start();
     let tenure = connect(&server.url()).await;
     let guard = tenure.lock("x").acquire().await.unwrap();
-    say(&server, &["SET", "tenure:{x}", "theirs"]);
-    // Both would take five seconds if they were tried again for the client's patience.
+    command(&server, &["SET", "tenure:{x}", "theirs"]);
+    // With retries, both would take the client's patience of five seconds.
     let released = tokio::time::timeout(ms(4_000), guard.release()).await.expect("at once");
     assert!(matches!(released, Err(Error::Unreachable { .. })), "{released:?}");
     let acquired = tokio::time::timeout(ms(4_000), tenure.lock("x").acquire()).await;
     let error = acquired.expect("at once").unwrap_err();
     assert!(error.to_string().contains("DAMAGED"), "{error}");
-    assert!(tenure.flush(ms(4_000)).await, "nothing is left to do");
+    assert!(tenure.flush(ms(4_000)).await, "no work is left");
 }
 
-/// More leases have ended than one call takes away, so that the acquire of a writer is sent again. Its
-/// future is dropped meanwhile: the second one must not hold the lock for nobody. I8.
+/// More leases have ended than one call removes, so that the acquire of a writer is sent again. Its
+/// future is dropped meanwhile: the second call must not leave the lock held. I8.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_acquire_that_is_dropped_while_it_goes_on_holds_nothing() {
+async fn an_acquire_that_is_dropped_while_it_is_continued_holds_nothing() {
     let server = Server::start();
     let readers = RedisEngine::connect(&server.url()).await.unwrap();
     let about = Arc::new(About::this_process());
@@ -203,5 +203,5 @@ async fn an_acquire_that_is_dropped_while_it_goes_on_holds_nothing() {
     assert!(tenure.flush(LONG).await);
     let next = connect(&server.url()).await.rwlock("x");
     let writer = tokio::time::timeout(ms(5_000), next.write()).await;
-    drop(writer.expect("nobody holds it").unwrap());
+    drop(writer.expect("it is free").unwrap());
 }

@@ -1,5 +1,5 @@
-//! A server that is far away: operations do not wait for each other's answers, and nothing takes the
-//! distance for trouble.
+//! A server that is far away: operations do not wait for each other's answers, and the latency is not
+//! taken for an outage.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn is_call(command: &Command) -> bool {
     command.name() == "EVALSHA"
 }
 
-/// A client that has seen nothing but slow answers, through a proxy that is fast from now on.
+/// A client that has measured only slow round trips, through a proxy that is fast from now on.
 async fn connect_slowly(proxy: &Proxy) -> Tenure {
     let rule = proxy.delay(|_| true, Direction::Replies, ONE_WAY);
     let tenure = connect(&proxy.url()).await;
@@ -25,7 +25,7 @@ async fn connect_slowly(proxy: &Proxy) -> Tenure {
     tenure
 }
 
-/// How many locks the calls that were sent are about.
+/// The number of locks in the calls that were sent.
 fn locks(proxy: &Proxy) -> usize {
     let calls = proxy.requests().into_iter().filter(is_call);
     let count = |call: Command| String::from_utf8_lossy(&call.args()[1]).parse::<usize>().unwrap();
@@ -41,9 +41,9 @@ fn acquire_all(tenure: &Tenure, count: usize) -> JoinSet<Guard> {
     tasks
 }
 
-/// More leaves than one call carries, before any answer has come.
+/// More operations are sent than one call carries, before the first answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_sent_far_away_does_not_wait_for_answers() {
+async fn operations_on_a_distant_server_do_not_wait_for_answers() {
     let server = Server::start();
     let proxy = Proxy::start(&server);
     let tenure = connect_slowly(&proxy).await;
@@ -56,7 +56,7 @@ async fn what_is_sent_far_away_does_not_wait_for_answers() {
     assert!(guards.iter().all(|guard| !guard.is_lost()));
 }
 
-/// Rule 13: with many calls in flight, what a client does is done in order.
+/// Rule 13: with many calls in flight, a client's operations are performed in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn order_is_kept_with_many_calls_in_flight() {
     let server = Server::start();
@@ -78,10 +78,10 @@ async fn order_is_kept_with_many_calls_in_flight() {
     tasks.join_all().await;
 }
 
-/// The connection is lost with many calls in flight, some of which were executed: each is asked again,
-/// and everyone gets what they asked for, once.
+/// The connection is lost with many calls in flight, some of which were executed: each is retried, and every
+/// caller gets its lock once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_calls_that_are_lost_together_are_asked_again() {
+async fn many_calls_that_are_lost_together_are_retried() {
     let server = Server::start();
     let proxy = Proxy::start(&server);
     let tenure = connect_slowly(&proxy).await;
@@ -115,7 +115,7 @@ async fn nothing_times_out_at_eighty_milliseconds() {
     held.ensure_held().unwrap();
     assert_eq!(held.release().await.unwrap(), Released::Now);
     let next = waiter.await.unwrap().expect("it is handed over");
-    // Beyond the claim lease: it was confirmed.
+    // Longer than the claim lease: it was renewed.
     pass(ms(3_500)).await;
     assert_eq!(next.release().await.unwrap(), Released::Now);
     for client in [&tenure, &other] {

@@ -1,6 +1,6 @@
-//! An address behind which another server becomes the master: of a load balancer, a service, a name.
+//! A failover behind one address, such as that of a load balancer, a service or a DNS name.
 //!
-//! The former master lives on as a replica, with all its connections.
+//! The former master becomes a replica, and keeps its connections.
 
 use std::time::Duration;
 
@@ -10,34 +10,34 @@ use tenure_testkit::resp::Reply;
 use tenure_testkit::{Flavor, Proxy, Server};
 use tokio::task::JoinSet;
 
-use super::fixture::{LONG, connect, ms, pass, say, until};
+use super::fixture::{LONG, command, connect, ms, pass, until};
 
 fn start(flavor: Flavor) -> Server {
-    // A replica is served at once; usually a master waits for others to come.
+    // A replica is synchronised at once; by default a master waits for more of them.
     Server::builder().flavor(flavor).arg("--repl-diskless-sync-delay", "0").on_port().start()
 }
 
-/// Makes `replica` follow `master`, and waits until it does.
-async fn follow(replica: &Server, master: &Server) {
+/// Makes `replica` a replica of `master`, and waits until it is.
+async fn replicate(replica: &Server, master: &Server) {
     let port = master.port().unwrap().to_string();
-    say(replica, &["REPLICAOF", "127.0.0.1", &port]);
-    let followed = tokio::time::timeout(LONG, async {
-        let info = || say(replica, &["INFO", "replication"]).text().unwrap();
+    command(replica, &["REPLICAOF", "127.0.0.1", &port]);
+    let replicated = tokio::time::timeout(LONG, async {
+        let info = || command(replica, &["INFO", "replication"]).text().unwrap();
         while !info().contains("master_link_status:up") {
             pass(ms(5)).await;
         }
     });
-    followed.await.expect("it follows");
+    replicated.await.expect("it replicates");
 }
 
-/// Waits for the replica to know all that its master does.
+/// Waits until the replica has the key.
 async fn catch_up(replica: &Server, key: &str) {
     let seen = tokio::time::timeout(LONG, async {
-        while say(replica, &["EXISTS", key]) != Reply::Integer(1) {
+        while command(replica, &["EXISTS", key]) != Reply::Integer(1) {
             pass(ms(5)).await;
         }
     });
-    seen.await.expect("it has it");
+    seen.await.expect("it has the key");
 }
 
 async fn until_health(tenure: &Tenure, what: &str, is_so: impl Fn(&Health) -> bool) {
@@ -51,22 +51,22 @@ async fn until_health(tenure: &Tenure, what: &str, is_so: impl Fn(&Health) -> bo
     }
 }
 
-/// I6, I7, I9: a lock is held when the roles change. While the address still leads to the former
-/// master, the client says that it is down, and why. Then it leads to the new one: the client is
-/// there before the lease is over, keeps its lock, and hears of grants.
+/// I6, I7, I9: a lock is held when the roles change. While the address still leads to the former master, the client
+/// reports its links as down, with the reason. Then it leads to the new one: the client connects before the lease
+/// ends, keeps its lock, and receives wake-ups.
 async fn follows_the_master(flavor: Flavor) {
     let (old, new) = (start(flavor), start(flavor));
-    follow(&new, &old).await;
+    replicate(&new, &old).await;
     let proxy = Proxy::start(&old);
     let holder = connect(&proxy.url()).await;
     let guard = holder.lock("x").lease(Duration::from_secs(9)).acquire().await.unwrap();
     catch_up(&new, "tenure:{x}").await;
 
-    say(&new, &["REPLICAOF", "NO", "ONE"]);
-    follow(&old, &new).await;
+    command(&new, &["REPLICAOF", "NO", "ONE"]);
+    replicate(&old, &new).await;
     let is_down = |health: &Health| {
-        let says = |trouble: &str| trouble.contains("replica") && trouble.contains("READONLY");
-        health.links.iter().any(|it| !it.is_up && it.trouble.as_deref().is_some_and(says))
+        let names_replica = |error: &str| error.contains("replica") && error.contains("READONLY");
+        health.links.iter().any(|it| !it.is_up && it.trouble.as_deref().is_some_and(names_replica))
     };
     until_health(&holder, "down", is_down).await;
 
@@ -81,8 +81,9 @@ async fn follows_the_master(flavor: Flavor) {
     let waiter = tokio::spawn(async move { lock.acquire().await });
     until(&witness, "y", |info| info.waiting == 1).await;
     drop(other);
-    // Well below the five seconds after which a waiter asks by itself.
-    let granted = tokio::time::timeout(Duration::from_secs(3), waiter).await.expect("it hears");
+    // Well below the five seconds after which a waiter polls.
+    let granted =
+        tokio::time::timeout(Duration::from_secs(3), waiter).await.expect("it is notified");
     drop(granted.unwrap().unwrap());
     assert_eq!(guard.release().await.unwrap(), Released::Now);
 }
@@ -99,8 +100,8 @@ async fn a_master_that_was_demoted_is_left() {
     all.join_all().await;
 }
 
-/// A replica is refused in words, for whoever may ask its role in one way or the other. A user who may
-/// ask neither is let in by a master.
+/// A replica is refused with a message, for a user who may run ROLE or INFO. A user who may run neither can
+/// connect to a master.
 #[tokio::test]
 async fn a_replica_is_refused_when_connecting() {
     let (master, replica) = (start(Flavor::Redis), start(Flavor::Redis));
@@ -110,10 +111,10 @@ async fn a_replica_is_refused_when_connecting() {
             [("ann", &["-role"][..]), ("bob", &["-info"][..]), ("eve", &["-role", "-info"][..])]
         {
             let words = [&["ACL", "SETUSER", user, "on", ">word"][..], &locks, forbidden].concat();
-            say(server, &words);
+            command(server, &words);
         }
     }
-    follow(&replica, &master).await;
+    replicate(&replica, &master).await;
     let url = |server: &Server, user: &str| {
         server.url().replace("redis://", &format!("redis://{user}:word@"))
     };

@@ -1,4 +1,4 @@
-//! What the tests of the Redis engine stand on.
+//! Helpers of the tests of the Redis engine.
 
 use std::time::Duration;
 
@@ -21,41 +21,31 @@ pub(crate) async fn connect(url: &str) -> Tenure {
     Tenure::connect(url).await.unwrap()
 }
 
-/// A server, a proxy before it, a client behind the proxy, and one with a way of its own.
+/// A server, a proxy, a client that connects through the proxy, and one that connects directly.
 pub(crate) async fn behind_proxy() -> (Server, Proxy, Tenure, Tenure) {
     let server = Server::start();
     let proxy = Proxy::start(&server);
-    let (troubled, calm) = (connect(&proxy.url()).await, connect(&server.url()).await);
-    (server, proxy, troubled, calm)
+    let (proxied, direct) = (connect(&proxy.url()).await, connect(&server.url()).await);
+    (server, proxy, proxied, direct)
 }
 
-/// Says one thing to the server.
-pub(crate) fn say(server: &Server, words: &[&str]) -> Reply {
+/// Sends one command to the server.
+pub(crate) fn command(server: &Server, words: &[&str]) -> Reply {
     server.connect().unwrap().command(words).unwrap()
 }
 
-/// Recognises calls of one script, by the hash that the server gives it.
+/// Matches calls of one script, by its hash.
 pub(crate) fn calls(
     server: &Server,
     operation: &str,
 ) -> impl Fn(&Command) -> bool + Clone + Send + use<> {
     let lua = concat!(env!("CARGO_MANIFEST_DIR"), "/src/engine/redis/lua");
     let read = |file: &str| std::fs::read_to_string(format!("{lua}/{file}.lua")).unwrap();
-    let parts = [
-        "plain_begin",
-        "plain_result",
-        "plain_end",
-        "fast_path",
-        "lock",
-        "state",
-        "holders",
-        "queue",
-        "common",
-    ];
-    let text = parts
-        .iter()
-        .fold(read(operation), |text, part| text.replace(&format!("--@ {part}.lua"), &read(part)));
-    let hash = say(server, &["SCRIPT", "LOAD", &text]).text().unwrap();
+    let plain = ["plain_begin", "plain_result", "plain_end"];
+    let rules = ["fast_path", "lock", "state", "holders", "queue", "common"];
+    let include = |text: String, part: &&str| text.replace(&format!("--@ {part}.lua"), &read(part));
+    let text = plain.iter().chain(&rules).fold(read(operation), include);
+    let hash = command(server, &["SCRIPT", "LOAD", &text]).text().unwrap();
     move |command: &Command| {
         command.name() == "EVALSHA"
             && command.args().first().is_some_and(|it| *it == hash.as_bytes())
@@ -70,7 +60,7 @@ pub(crate) async fn until(tenure: &Tenure, name: &str, is_so: impl Fn(&LockInfo)
         }
     });
     if seen.await.is_err() {
-        panic!("it stays so: {:?}", lock.inspect().await);
+        panic!("timed out: {:?}", lock.inspect().await);
     }
 }
 

@@ -1,7 +1,7 @@
-//! A server that is broken, or means harm: it sends what no server sends, without end.
+//! A faulty or malicious server, which sends endless data.
 //!
-//! It is a real server with a wire tapper before it: up to a certain word of the client everything is
-//! carried, and from then on the client gets the flood.
+//! It is a real server behind a proxy: up to a certain word of the client all traffic is
+//! forwarded, and from then on the client gets the flood.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -16,29 +16,29 @@ use tokio::task::JoinSet;
 
 use super::fixture::{LONG, connect, ms, pass};
 
-/// Far more than the four seconds that connecting may take, or the two of an answer, on a machine
-/// that is busy; far less than the minute and more that a flood used to take.
+/// Far more than the four seconds for connecting, or the two for an answer, on a busy machine; far less
+/// than the minute and more that a flood used to take.
 const BOUND: Duration = Duration::from_secs(15);
 
-/// What is sent without end.
+/// The endless data.
 #[derive(Clone, Copy, Debug)]
 enum Flood {
-    /// A text that is announced with more bytes than the machine has.
+    /// A text whose length exceeds the memory of the machine.
     Text,
-    /// An array that is announced with a thousand million numbers.
+    /// An array with a length of a thousand million.
     Array,
-    /// Arrays in arrays in arrays.
+    /// Nested arrays.
     Depth,
-    /// A line that does not end.
+    /// A line without end.
     Line,
-    /// Replies, to nothing in particular.
+    /// Replies without requests.
     Replies,
 }
 
 const FLOODS: [Flood; 5] = [Flood::Text, Flood::Array, Flood::Depth, Flood::Line, Flood::Replies];
 
 impl Flood {
-    /// How it begins, and how it goes on.
+    /// Its beginning, and the part that is repeated.
     fn parts(self) -> (&'static [u8], Vec<u8>) {
         match self {
             Self::Text => (b"$9999999999\r\n", vec![b'x'; 65_536]),
@@ -57,7 +57,7 @@ impl Flood {
     }
 }
 
-/// Listens before a server; floods whoever says the word, and counts those who did.
+/// A proxy that floods each connection on which the client sends the word, and counts these.
 struct Rogue {
     port: u16,
     floods: Arc<AtomicUsize>,
@@ -111,7 +111,7 @@ fn carry(
     }
 }
 
-/// Whichever connection is flooded, with whatever: connecting ends, with a reason.
+/// Whichever connection is flooded, and with whatever: connecting fails, with a reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connecting_to_a_flood_fails_in_time() {
     let server = Server::builder().on_port().start();
@@ -128,7 +128,7 @@ async fn connecting_to_a_flood_fails_in_time() {
     }
 }
 
-/// I6: a list that is answered with a flood is refused or unknown, in time; and the client goes on.
+/// I6: a list that is answered with a flood is refused or unknown, in time; and the client continues to work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_that_is_a_flood_fails_in_time() {
     let server = Server::builder().on_port().start();
@@ -144,8 +144,8 @@ async fn a_list_that_is_a_flood_fails_in_time() {
     }
 }
 
-/// I7: the connection for wake-ups is flooded. The others, which share its thread, do not suffer: a short
-/// lease is kept.
+/// I7: the connection for wake-ups is flooded. The others, which share its thread, are not starved: a short
+/// lease is renewed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_messages_does_not_keep_leases_from_being_renewed() {
     let server = Arc::new(Server::builder().on_port().start());
@@ -161,13 +161,13 @@ async fn renews_beside(server: Arc<Server>, flood: Flood) {
     let tenure = connect(&rogue.url()).await;
     let lock = tenure.lock(format!("{flood:?}"));
     let guard = lock.lease(Duration::from_secs(3)).acquire().await.unwrap();
-    // The first PING comes after three seconds of silence.
+    // The first PING is sent after three seconds of silence.
     let flooded = tokio::time::timeout(LONG, async {
         while rogue.floods.load(Ordering::Relaxed) == 0 {
             pass(ms(10)).await;
         }
     });
-    flooded.await.expect("it asks whether the server is there");
+    flooded.await.expect("it sends a PING");
     pass(Duration::from_secs(4)).await;
     guard.ensure_held().unwrap_or_else(|lost| panic!("{flood:?}: {lost}"));
     guard.release().await.unwrap();

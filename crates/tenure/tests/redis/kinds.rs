@@ -1,4 +1,4 @@
-//! Readers, permits, latches, barriers and several locks, where messages and connections are lost.
+//! Readers, permits, latches, barriers and several locks, with lost messages and connections.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use tokio::task::JoinHandle;
 
 use super::fixture::{LONG, behind_proxy, calls, connect, ms, pass, until, until_free};
 
-/// A waiter asks every five seconds; an answer takes a moment, also where others benchmark.
+/// A waiter polls every five seconds; an answer may take a while on a busy machine.
 const BOUND: Duration = Duration::from_secs(9);
 
 type Waiter = JoinHandle<Result<(), Error>>;
 
-/// One waiter of each kind behind the proxy: a reader, a writer, and those who wait for a permit, a
-/// latch and a party.
+/// One waiter of each kind behind the proxy: a reader, a writer, and waiters for a permit, a
+/// latch and a barrier.
 fn one_of_each(tenure: &Tenure) -> Vec<(&'static str, Waiter)> {
     let (reader, writer) = (tenure.rwlock("written"), tenure.rwlock("read"));
     let (permit, latch) = (tenure.semaphore("permits", 2), tenure.latch("latch", 1));
@@ -28,57 +28,57 @@ fn one_of_each(tenure: &Tenure) -> Vec<(&'static str, Waiter)> {
     ]
 }
 
-/// I7, R27: every message is lost, and whoever waits gets on within the bound.
+/// I7, R27: every message is lost, and each waiter is served within the bound.
 #[tokio::test]
 async fn lost_messages_cost_every_kind_bounded_time() {
-    let (_server, proxy, troubled, calm) = behind_proxy().await;
-    let written = calm.rwlock("written").write().await.unwrap();
-    let read = calm.rwlock("read").read().await.unwrap();
-    let permits = calm.semaphore("permits", 2).acquire_many(2).await.unwrap();
+    let (_server, proxy, proxied, direct) = behind_proxy().await;
+    let written = direct.rwlock("written").write().await.unwrap();
+    let read = direct.rwlock("read").read().await.unwrap();
+    let permits = direct.semaphore("permits", 2).acquire_many(2).await.unwrap();
     proxy.drop_messages(true);
     proxy.forget();
-    let waiters = one_of_each(&troubled);
+    let waiters = one_of_each(&proxied);
     for (name, _) in &waiters {
-        until(&calm, name, |info| info.waiting == 1).await;
+        until(&direct, name, |info| info.waiting == 1).await;
     }
     drop((written, read, permits));
-    calm.latch("latch", 1).count_down().await.unwrap();
-    calm.barrier("barrier", 2).wait_within(LONG).await.unwrap();
+    direct.latch("latch", 1).count_down().await.unwrap();
+    direct.barrier("barrier", 2).wait_within(LONG).await.unwrap();
     let all = tokio::time::timeout(BOUND, async {
         for (name, waiter) in waiters {
             waiter.await.unwrap().unwrap_or_else(|error| panic!("{name}: {error}"));
         }
     });
-    all.await.expect("all got on");
-    assert!(proxy.messages() >= 5, "each was told, and did not hear it");
+    all.await.expect("all are served");
+    assert!(proxy.messages() >= 5, "each message was sent, and lost");
     for name in ["written", "read", "permits", "barrier"] {
-        until_free(&calm, name).await;
+        until_free(&direct, name).await;
     }
 }
 
-/// I7, R27: with messages nobody waits for a heartbeat, also not those who wait in great number.
+/// I7, R27: with messages no waiter waits for a heartbeat, even if there are many.
 #[tokio::test]
 async fn a_latch_opens_for_many_waiters_at_once() {
-    let (server, _proxy, troubled, calm) = behind_proxy().await;
+    let (server, _proxy, proxied, direct) = behind_proxy().await;
     let mut others = Vec::new();
     for _ in 0..50 {
         others.push(connect(&server.url()).await);
     }
-    let of_one = (0..200).map(|_| troubled.latch("one", 2));
+    let of_one = (0..200).map(|_| proxied.latch("one", 2));
     let of_many = others.iter().map(|other| other.latch("many", 2));
     let waiters: Vec<Waiter> = of_one
         .chain(of_many)
         .map(|latch| tokio::spawn(async move { latch.wait().await }))
         .collect();
-    until(&calm, "one", |info| info.waiting == 200).await;
-    until(&calm, "many", |info| info.waiting == 50).await;
+    until(&direct, "one", |info| info.waiting == 200).await;
+    until(&direct, "many", |info| info.waiting == 50).await;
     for name in ["one", "many"] {
-        calm.latch(name, 2).count_down().await.unwrap();
+        direct.latch(name, 2).count_down().await.unwrap();
     }
     pass(ms(50)).await;
     assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "one is missing");
     for name in ["one", "many"] {
-        calm.latch(name, 2).count_down().await.unwrap();
+        direct.latch(name, 2).count_down().await.unwrap();
     }
     let all = tokio::time::timeout(ms(4_000), async {
         for waiter in waiters {
@@ -87,29 +87,29 @@ async fn a_latch_opens_for_many_waiters_at_once() {
     });
     all.await.expect("open for all");
     for name in ["one", "many"] {
-        assert_eq!(calm.lock(name).inspect().await.unwrap().waiting, 0);
+        assert_eq!(direct.lock(name).inspect().await.unwrap().waiting, 0);
     }
 }
 
-/// R27: where all are free, one call is enough for all of them, and few end them.
+/// R27: if all are free, one call acquires all of them, and few calls release them.
 #[tokio::test]
 async fn twenty_free_locks_take_one_call() {
-    let (server, proxy, troubled, calm) = behind_proxy().await;
+    let (server, proxy, proxied, direct) = behind_proxy().await;
     let names: Vec<_> = (0..20).map(|number| format!("account/{number:02}")).collect();
-    // The scripts are loaded, and the connections are there.
-    drop(acquire_all([troubled.lock("first")], Wait::forever()).await.unwrap());
-    until_free(&calm, "first").await;
+    // The scripts are loaded, and the connections are up.
+    drop(acquire_all([proxied.lock("first")], Wait::forever()).await.unwrap());
+    until_free(&direct, "first").await;
     let (acquires, releases) = (calls(&server, "acquire"), calls(&server, "release"));
     proxy.forget();
-    let locks = names.iter().map(|name| troubled.lock(name.as_str()));
+    let locks = names.iter().map(|name| proxied.lock(name.as_str()));
     let guards = acquire_all(locks, Wait::forever()).await.unwrap();
     assert_eq!(proxy.seen(&acquires), 1, "{:?}", proxy.counts());
     assert_eq!(proxy.requests().len(), 1, "{:?}", proxy.counts());
     for name in &names {
-        assert!(!calm.lock(name.as_str()).inspect().await.unwrap().is_free());
+        assert!(!direct.lock(name.as_str()).inspect().await.unwrap().is_free());
     }
     proxy.forget();
-    // However fast the server is: the first departs at once, and the others together, while it is under way.
+    // However fast the server is: the first is sent at once, and the others together, while it is in flight.
     let first = proxy.hold(releases.clone(), Direction::Replies);
     let releasing = tokio::spawn(guards.release());
     while proxy.strikes(first) == 0 {
@@ -119,38 +119,38 @@ async fn twenty_free_locks_take_one_call() {
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Now);
     assert!(proxy.seen(&releases) < names.len(), "{:?}", proxy.counts());
     for name in &names {
-        assert!(calm.lock(name.as_str()).inspect().await.unwrap().is_free());
+        assert!(direct.lock(name.as_str()).inspect().await.unwrap().is_free());
     }
 }
 
-/// I7, R27: the barrier opens, and the connections of a party are cut before it hears of it. It asks
-/// when they are there again, and finds it open, long before its next heartbeat.
+/// I7, R27: the barrier opens, and the connections of a party are cut before it is notified. It polls
+/// after the reconnect, and finds it open, long before its next heartbeat.
 #[tokio::test]
 async fn a_party_that_is_cut_off_after_the_opening_gets_through() {
-    let (_server, proxy, troubled, calm) = behind_proxy().await;
-    let barrier = troubled.barrier("x", 2);
+    let (_server, proxy, proxied, direct) = behind_proxy().await;
+    let barrier = proxied.barrier("x", 2);
     let party = tokio::spawn(async move { barrier.wait().await });
-    until(&calm, "x", |info| info.waiting == 1).await;
+    until(&direct, "x", |info| info.waiting == 1).await;
     proxy.drop_messages(true);
-    calm.barrier("x", 2).wait_within(LONG).await.unwrap();
+    direct.barrier("x", 2).wait_within(LONG).await.unwrap();
     proxy.cut();
     proxy.drop_messages(false);
-    tokio::time::timeout(ms(4_000), party).await.expect("it asks").unwrap().unwrap();
-    until_free(&calm, "x").await;
+    tokio::time::timeout(ms(4_000), party).await.expect("it polls").unwrap().unwrap();
+    until_free(&direct, "x").await;
 }
 
-/// I7, R27: the same, with the connections cut before the opening and there again after it.
+/// I7, R27: the same, with the connections cut before the opening and re-established after it.
 #[tokio::test]
 async fn a_party_that_is_cut_off_before_the_opening_gets_through() {
-    let (_server, proxy, troubled, calm) = behind_proxy().await;
-    let barrier = troubled.barrier("x", 2);
+    let (_server, proxy, proxied, direct) = behind_proxy().await;
+    let barrier = proxied.barrier("x", 2);
     let party = tokio::spawn(async move { barrier.wait().await });
-    until(&calm, "x", |info| info.waiting == 1).await;
+    until(&direct, "x", |info| info.waiting == 1).await;
     proxy.refuse(true);
     proxy.cut();
     pass(ms(100)).await;
-    calm.barrier("x", 2).wait_within(LONG).await.unwrap();
+    direct.barrier("x", 2).wait_within(LONG).await.unwrap();
     proxy.refuse(false);
-    tokio::time::timeout(BOUND, party).await.expect("it asks").unwrap().unwrap();
-    until_free(&calm, "x").await;
+    tokio::time::timeout(BOUND, party).await.expect("it polls").unwrap().unwrap();
+    until_free(&direct, "x").await;
 }

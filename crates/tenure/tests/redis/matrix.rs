@@ -1,8 +1,8 @@
 //! Every message that a client sends, and every fault that can strike it.
 //!
-//! One story, told for each of them at the same time, each through a proxy of its own: a client
-//! holds a lock, gives up twice on another, waits for that one, gets it, and releases both. Whatever
-//! is lost, nobody is let in beside a holder, a waiter is served in time (I7), a lease that is
+//! One scenario runs for each pair, concurrently, each through a proxy of its own: a client
+//! holds a lock, times out twice on another, waits for that one, gets it, and releases both. Whatever
+//! is lost, no second client enters beside a holder, a waiter is served in time (I7), a lease that is
 //! renewed is kept, and in the end nothing is left (I5, I6, I8).
 
 use std::sync::Arc;
@@ -16,12 +16,11 @@ use tokio::task::JoinSet;
 use super::fixture::{LONG, calls, connect, ms, pass, until, until_free};
 use super::subscription::{is_ping, is_subscribe};
 
-/// A waiter asks every five seconds, whatever it hears; an answer may take two more to be given up,
-/// and a connection as long to be made again.
+/// A waiter polls every five seconds; the timeout of an answer takes two more, and a reconnect as long.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// The lease of the lock that is held throughout, if it is to be renewed: every two seconds. Otherwise
-/// it is long, so that nothing but a release ends it while a story is told.
+/// The lease of the lock that is held throughout, if renewals are tested: every two seconds. Otherwise
+/// it is long, so that only a release ends it during a scenario.
 const RENEWED: Duration = Duration::from_secs(6);
 
 /// A message that a client sends.
@@ -32,22 +31,22 @@ enum Message {
     Release,
     Cancel,
     Subscribe,
-    /// By which a subscriber notices that it is deaf.
+    /// With which a subscriber checks its connection.
     Ping,
 }
 
-/// What becomes of it.
+/// The fault that strikes it.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
-    /// The reply to the nth is lost, in that way.
+    /// The reply to the nth is lost, as specified.
     Reply(usize, ReplyLost),
     /// The nth never arrives.
     Request(usize),
-    /// It, or the reply to it, is late; so late that it is given up, if longer than two seconds.
+    /// It, or the reply to it, is late; if by more than two seconds, it times out.
     Late(Direction, Duration),
-    /// While it is on its way, all connections are cut.
+    /// While it is in flight, all connections are cut.
     Cut(Direction),
-    /// While it is on its way, all connections fall silent, and only new ones carry anything.
+    /// While it is in flight, all connections become black holes; new ones work.
     BlackHole(Direction),
 }
 
@@ -75,15 +74,15 @@ const FAULTS: [Fault; 12] = [
     Fault::BlackHole(Direction::Replies),
 ];
 
-/// One story.
-struct Story {
+/// One scenario.
+struct Scenario {
     message: Message,
     fault: Fault,
     server: Arc<Server>,
     proxy: Arc<Proxy>,
-    troubled: Tenure,
-    calm: Tenure,
-    /// Names of its own, because all stories share a server.
+    proxied: Tenure,
+    direct: Tenure,
+    /// Unique names, because all scenarios share a server.
     wanted: String,
     kept: String,
 }
@@ -91,49 +90,49 @@ struct Story {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_message_survives_every_fault() {
     let server = Arc::new(Server::start());
-    let mut stories = JoinSet::new();
+    let mut scenarios = JoinSet::new();
     for message in MESSAGES {
         for fault in FAULTS {
             let server = server.clone();
-            stories.spawn(async move {
-                let story = Story::new(message, fault, server).await;
-                let told = tokio::time::timeout(Duration::from_secs(60), story.tell());
-                told.await.unwrap_or_else(|_| panic!("{message:?}, {fault:?}: it hangs"));
+            scenarios.spawn(async move {
+                let scenario = Scenario::new(message, fault, server).await;
+                let ran = tokio::time::timeout(Duration::from_secs(60), scenario.run());
+                ran.await.unwrap_or_else(|_| panic!("{message:?}, {fault:?}: it hangs"));
             });
         }
     }
     let mut failed = 0;
-    while let Some(story) = stories.join_next().await {
-        // A story that panicked has said why.
-        failed += usize::from(story.is_err());
+    while let Some(scenario) = scenarios.join_next().await {
+        // A scenario that panicked has printed why.
+        failed += usize::from(scenario.is_err());
     }
-    assert_eq!(failed, 0, "stories that ended badly");
+    assert_eq!(failed, 0, "scenarios failed");
 }
 
-impl Story {
+impl Scenario {
     async fn new(message: Message, fault: Fault, server: Arc<Server>) -> Self {
         let proxy = Arc::new(Proxy::start(&server));
-        let (troubled, calm) = (connect(&proxy.url()).await, connect(&server.url()).await);
+        let (proxied, direct) = (connect(&proxy.url()).await, connect(&server.url()).await);
         let name = |what| format!("{message:?}/{fault:?}/{what}");
         let (wanted, kept) = (name("wanted"), name("kept"));
-        Self { message, fault, server, proxy, troubled, calm, wanted, kept }
+        Self { message, fault, server, proxy, proxied, direct, wanted, kept }
     }
 
-    async fn tell(self) {
+    async fn run(self) {
         let what = format!("{:?}, {:?}", self.message, self.fault);
-        let first = self.calm.lock(&self.wanted).acquire().await.unwrap();
+        let first = self.direct.lock(&self.wanted).acquire().await.unwrap();
         let rule = self.arm();
         let striking = tokio::spawn(strike(self.proxy.clone(), rule, self.fault));
 
         let is_renewed = self.message == Message::Renew;
         let lease = if is_renewed { RENEWED } else { Duration::from_secs(120) };
-        let kept = self.troubled.lock(&self.kept).lease(lease);
+        let kept = self.proxied.lock(&self.kept).lease(lease);
         let kept = kept.acquire().await.unwrap_or_else(|error| panic!("{what}: {error}"));
-        self.give_up_twice(&what).await;
+        self.time_out_twice(&what).await;
         let waiter = self.wait().await;
         self.provoke(rule).await;
         if self.message != Message::Release {
-            // The fault is complete, also where more than one message is struck.
+            // The fault is complete, also if it strikes more than one message.
             striking.await.unwrap_or_else(|_| panic!("{what}: it never struck"));
         }
 
@@ -150,12 +149,12 @@ impl Story {
         self.release(guard, &what).await;
 
         for name in [&self.wanted, &self.kept] {
-            until_free(&self.calm, name).await;
+            until_free(&self.direct, name).await;
         }
         assert!(self.proxy.strikes(rule) > 0, "{what}: it never struck");
     }
 
-    /// Recognises the message.
+    /// Matches the message.
     fn matching(&self) -> Box<dyn Fn(&Command) -> bool + Send> {
         match self.message {
             Message::Acquire => Box::new(calls(&self.server, "acquire")),
@@ -179,28 +178,28 @@ impl Story {
     }
 
     /// Two cancels, if nothing is granted by mistake.
-    async fn give_up_twice(&self, what: &str) {
+    async fn time_out_twice(&self, what: &str) {
         for _ in 0..2 {
-            let error = self.troubled.lock(&self.wanted).acquire_within(ms(50)).await;
+            let error = self.proxied.lock(&self.wanted).acquire_within(ms(50)).await;
             let error = error.map(drop).expect_err("it is held");
-            let is_told = matches!(
+            let is_expected = matches!(
                 error,
                 Error::TimedOut { .. } | Error::Unknown { .. } | Error::Unreachable { .. }
             );
-            assert!(is_told, "{what}: {error:?}");
-            // Told apart by the server: two at once would be one message.
-            until(&self.calm, &self.wanted, |info| info.waiting == 0).await;
+            assert!(is_expected, "{what}: {error:?}");
+            // One after the other: two at once would be one message.
+            until(&self.direct, &self.wanted, |info| info.waiting == 0).await;
         }
     }
 
     async fn wait(&self) -> tokio::task::JoinHandle<Result<Guard, Error>> {
-        let lock = self.troubled.lock(&self.wanted);
+        let lock = self.proxied.lock(&self.wanted);
         let waiter = tokio::spawn(async move { lock.acquire().await });
-        until(&self.calm, &self.wanted, |info| info.waiting == 1).await;
+        until(&self.direct, &self.wanted, |info| info.waiting == 1).await;
         waiter
     }
 
-    /// Sees to it that the message is sent and struck, before the lock that is waited for is
+    /// Makes sure that the message is sent and struck, before the lock that is waited for is
     /// released. A release is sent later.
     async fn provoke(&self, rule: Rule) {
         let is_struck = || self.proxy.strikes(rule) > 0;
@@ -215,15 +214,15 @@ impl Story {
         }
     }
 
-    /// I5: held once, by this guard, as the store sees it.
+    /// I5: held once in the store, by this guard.
     async fn check_held(&self, guard: &Guard, what: &str) {
         guard.ensure_held().unwrap_or_else(|lost| panic!("{what}: {lost}"));
-        let info = self.calm.lock(guard.name().as_str()).inspect().await.unwrap();
+        let info = self.direct.lock(guard.name().as_str()).inspect().await.unwrap();
         let holders: Vec<_> = info.holders.iter().map(|it| (it.entries, it.fence)).collect();
         assert_eq!(holders, [(1, guard.fence())], "{what}");
     }
 
-    /// A renewal that is lost leaves the old deadline standing, and the next one saves the lock.
+    /// A lost renewal leaves the old deadline valid, and the next one keeps the lock.
     async fn check_renewed(&self, guard: &Guard, what: &str) {
         let renewed = async {
             while guard.remaining() < RENEWED * 9 / 10 {
@@ -251,7 +250,7 @@ async fn strike(proxy: Arc<Proxy>, rule: Rule, fault: Fault) {
     };
     tokio::time::timeout(LONG * 2, struck).await.expect("the message is sent");
     match fault {
-        // Once is enough: a lease that can never be renewed in time is rightly lost.
+        // Once is enough: a lease that can never be renewed in time must be lost.
         Fault::Late(..) => proxy.remove(rule),
         Fault::Cut(_) => proxy.cut(),
         Fault::BlackHole(_) => {

@@ -7,12 +7,12 @@ use tenure_testkit::Server;
 
 use super::fixture::{LONG, connect, ms};
 
-/// A client of the server under this host's name.
+/// A client that connects to the server by this host name.
 async fn by(host: &str, server: &Server) -> Tenure {
     connect(&format!("redis://{host}:{}", server.port().unwrap())).await
 }
 
-/// A lock that is named twice, by way of two names of its server, is refused. (It used to wait for
+/// A lock that is listed twice, through two names of its server, is refused. (It used to wait for
 /// itself.) Another database is another store.
 #[tokio::test]
 async fn a_lock_under_two_names_of_its_server_is_one_lock() {
@@ -33,17 +33,17 @@ async fn a_lock_under_two_names_of_its_server_is_one_lock() {
     drop(acquire_all(both, Wait::within(LONG)).await.unwrap());
 }
 
-/// The word by which a store is known is not needed: where it cannot be written, there is the address.
+/// The id of a store is optional: if it cannot be written, the address is used.
 #[tokio::test]
-async fn a_server_that_is_full_is_known_by_its_address() {
+async fn a_server_without_memory_is_identified_by_its_address() {
     let (one, other) = (Server::start(), Server::start());
     for server in [&one, &other] {
-        super::fixture::say(server, &["CONFIG", "SET", "maxmemory", "1"]);
+        super::fixture::command(server, &["CONFIG", "SET", "maxmemory", "1"]);
     }
     let (a, b, c) =
         (connect(&one.url()).await, connect(&one.url()).await, connect(&other.url()).await);
     for server in [&one, &other] {
-        super::fixture::say(server, &["CONFIG", "SET", "maxmemory", "0"]);
+        super::fixture::command(server, &["CONFIG", "SET", "maxmemory", "0"]);
     }
     let refused = acquire_all([a.lock("x"), b.lock("x")], Wait::within(ms(300))).await.unwrap_err();
     assert!(matches!(refused, Error::Invalid(_)), "{refused:?}");
@@ -69,6 +69,6 @@ async fn two_servers_under_different_names_are_taken_in_one_order() {
         })
     });
     for task in tasks {
-        task.await.unwrap().expect("nobody waits for the other");
+        task.await.unwrap().expect("no deadlock");
     }
 }

@@ -1,5 +1,5 @@
-//! Who reads the replies: a thread that waits, a task on the callers' runtime, or the I/O thread. Whoever it is,
-//! everyone is answered.
+//! Replies are read by a thread that waits, a task on the callers' runtime, or the I/O thread: in each case, every
+//! caller is answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,13 +11,13 @@ use tenure::{Error, Released, Tenure};
 use tenure_testkit::Server;
 use tenure_testkit::proxy::{Direction, Proxy};
 
-use super::fixture::{LONG, connect, ms, pass, say};
+use super::fixture::{LONG, command, connect, ms, pass};
 
 fn client(server: &Server) -> Tenure {
     block_on(connect(&server.url()))
 }
 
-/// I7: threads with names of their own, and threads that want the same; one of them reads, and which one
+/// I7: threads with locks of their own, and threads that contend for one; one of them reads, and which one
 /// changes all the time.
 #[test]
 fn many_threads_are_all_answered() {
@@ -37,7 +37,7 @@ fn many_threads_are_all_answered() {
                         thread::yield_now();
                         shared.store(seen + 1, Ordering::Relaxed);
                     }
-                    // Some wait for the answer, some do not.
+                    // Some threads wait for the answer, some do not.
                     if number % 2 == 0 {
                         assert_eq!(guard.release().unwrap(), Released::Now);
                     }
@@ -50,9 +50,9 @@ fn many_threads_are_all_answered() {
     assert!(block_on(tenure.flush(LONG)));
 }
 
-/// R8: a thread that reads is woken when its time is over, and one that does not is served meanwhile.
+/// R8: a thread that reads times out, and one that does not read is served meanwhile.
 #[test]
-fn a_thread_that_reads_gives_up_in_time() {
+fn a_thread_that_reads_times_out() {
     let server = Server::start();
     let (tenure, other) = (client(&server), client(&server));
     let held = other.lock("x").blocking().acquire().unwrap();
@@ -72,9 +72,9 @@ fn a_thread_that_reads_gives_up_in_time() {
     held.release().unwrap();
 }
 
-/// I9: a thread waits for a wake-up, and reads what is said to others: a loss is told at once.
+/// I9: a thread that waits for a wake-up also reads messages for other threads: a loss is reported at once.
 #[test]
-fn what_is_for_others_is_told_by_a_thread_that_reads() {
+fn a_thread_that_reads_delivers_messages_for_others() {
     let server = Server::start();
     let (tenure, other) = (client(&server), client(&server));
     let kept = other.lock("x").blocking().acquire().unwrap();
@@ -85,16 +85,16 @@ fn what_is_for_others_is_told_by_a_thread_that_reads() {
     });
     until_waiting(&other);
     block_on(other.lock("y").force_release("a test")).unwrap();
-    // Far sooner than its next renewal, after ten seconds.
+    // Long before its next renewal, after ten seconds.
     let signal = held.lost_signal();
-    let told = thread::spawn(move || block_on(signal.lost()));
+    let notified = thread::spawn(move || block_on(signal.lost()));
     for _ in 0..50 {
         pause(ms(100));
-        if told.is_finished() {
+        if notified.is_finished() {
             break;
         }
     }
-    assert!(told.is_finished(), "not told");
+    assert!(notified.is_finished(), "not notified");
     kept.release().unwrap();
     drop(waiting.join().unwrap());
 }
@@ -105,13 +105,13 @@ fn until_waiting(tenure: &Tenure) {
     }
 }
 
-/// A pause that a thread needs, on no runtime.
+/// A pause of a thread, without a runtime.
 fn pause(time: Duration) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(pass(time));
 }
 
-/// I6: the connection is cut while a thread reads from it. It is told, and the next call goes through.
+/// I6: the connection is cut while a thread reads from it. Its call fails, and the next call succeeds.
 #[test]
 fn a_thread_that_reads_is_told_of_a_lost_connection() {
     let server = Server::start();
@@ -120,7 +120,7 @@ fn a_thread_that_reads_is_told_of_a_lost_connection() {
     let lock = tenure.lock("x").blocking();
     for _ in 0..5 {
         let guard = lock.acquire_within(LONG).unwrap();
-        // It waits for an answer that does not come, and then the connection ends.
+        // It waits for an answer that never arrives, until the connection ends.
         let hold = proxy.hold(|command| command.name() == "EVALSHA", Direction::Replies);
         let releasing = thread::spawn(move || guard.release());
         proxy.wait_until("the release is held", |proxy| proxy.strikes(hold) > 0);
@@ -130,16 +130,16 @@ fn a_thread_that_reads_is_told_of_a_lost_connection() {
         assert!(matches!(released, Ok(_) | Err(Error::Unknown { .. })), "{released:?}");
     }
     let held = lock.acquire_within(LONG).unwrap();
-    say(&server, &["CLIENT", "KILL", "TYPE", "normal"]);
-    say(&server, &["CLIENT", "KILL", "TYPE", "pubsub"]);
+    command(&server, &["CLIENT", "KILL", "TYPE", "normal"]);
+    command(&server, &["CLIENT", "KILL", "TYPE", "pubsub"]);
     let released = held.release();
     assert!(matches!(released, Ok(Released::Now) | Err(_)), "{released:?}");
     drop(lock.acquire_within(LONG).unwrap());
 }
 
-/// What a thread sends and does not wait for is answered all the same, and what comes behind it is sent.
+/// The reply to a call that no thread waits for is read all the same, and later calls are sent.
 #[test]
-fn what_nobody_waits_for_is_read_all_the_same() {
+fn a_reply_that_no_thread_waits_for_is_read() {
     let server = Server::start();
     let (tenure, other) = (client(&server), client(&server));
     for round in 0..20 {
@@ -162,7 +162,7 @@ async fn connect_here(server: &Server) -> Tenure {
     Tenure::builder().read_on_this_runtime().connect(&server.url()).await.unwrap()
 }
 
-/// R25: tasks are served on their own runtime; a thread without one, too.
+/// R25: tasks are served on their own runtime; a thread without a runtime is served as well.
 #[test]
 fn replies_are_read_on_the_callers_runtime() {
     let server = Server::start();
@@ -184,10 +184,10 @@ fn replies_are_read_on_the_callers_runtime() {
     tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
 }
 
-/// I9: the runtime that reads is blocked, and then gone. Leases are renewed, losses told, and threads and
+/// I9: the runtime that reads is blocked, and then dropped. Leases are renewed, losses reported, and threads and
 /// other runtimes served.
 #[test]
-fn a_runtime_that_does_not_run_delays_nobody_for_long() {
+fn a_runtime_that_does_not_run_delays_no_caller_for_long() {
     let server = Server::start();
     let runtime = runtime(1);
     let tenure = runtime.block_on(connect_here(&server));
@@ -211,7 +211,7 @@ fn a_runtime_that_does_not_run_delays_nobody_for_long() {
     assert_eq!(held.release().unwrap(), Released::Now);
 }
 
-/// Bad input gets a clear error.
+/// The error names the remedy.
 #[test]
 fn a_runtime_without_io_is_refused() {
     let server = Server::start();

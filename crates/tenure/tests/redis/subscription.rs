@@ -1,4 +1,4 @@
-//! The connection on which a client hears of its grants is lost, while locks are released (I7).
+//! The connection for wake-ups is lost while locks are released (I7).
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use tenure_testkit::proxy::{Command, Direction, ReplyLost};
 
 use tenure_testkit::Server;
 
-use super::fixture::{behind_proxy, connect, ms, say, until, until_free};
+use super::fixture::{behind_proxy, command, connect, ms, until, until_free};
 
-/// Well below the five seconds after which a waiter asks by itself.
+/// Well below the five seconds after which a waiter polls.
 const SOON: Duration = Duration::from_secs(3);
 
 pub(super) fn is_subscribe(command: &Command) -> bool {
@@ -19,79 +19,79 @@ pub(super) fn is_ping(command: &Command) -> bool {
     command.name() == "PING"
 }
 
-/// Five waiters, and all messages for them fall into the gap. As soon as the client hears again,
-/// everyone asks.
+/// Five waiters, and all messages for them are lost in the gap. As soon as the client is subscribed again,
+/// all of them poll.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_waiter_asks_when_the_client_hears_again() {
-    let (server, proxy, troubled, calm) = behind_proxy().await;
+async fn every_waiter_polls_when_the_client_is_subscribed_again() {
+    let (server, proxy, proxied, direct) = behind_proxy().await;
     let names = ["a", "b", "c", "d", "e"];
     let mut held = Vec::new();
     let mut waiters = Vec::new();
     for name in names {
-        held.push(calm.lock(name).acquire().await.unwrap());
-        let lock = troubled.lock(name);
+        held.push(direct.lock(name).acquire().await.unwrap());
+        let lock = proxied.lock(name);
         waiters.push(tokio::spawn(async move { lock.acquire().await }));
-        until(&calm, name, |info| info.waiting == 1).await;
+        until(&direct, name, |info| info.waiting == 1).await;
     }
     let rule = proxy.hold(is_subscribe, Direction::Requests);
-    // The calm client's subscription is cut as well, which harms nobody: it waits for nothing.
-    say(&server, &["CLIENT", "KILL", "TYPE", "pubsub"]);
+    // The direct client's subscription is cut as well, without effect: it waits for nothing.
+    command(&server, &["CLIENT", "KILL", "TYPE", "pubsub"]);
     proxy.wait_until("the client subscribes again", |proxy| proxy.strikes(rule) == 1);
     drop(held);
     for name in names {
-        until(&calm, name, |info| info.is_free() && info.waiting == 1).await;
+        until(&direct, name, |info| info.is_free() && info.waiting == 1).await;
     }
     proxy.release();
     for waiter in waiters {
-        let guard = tokio::time::timeout(SOON, waiter).await.expect("everyone asks at once");
+        let guard = tokio::time::timeout(SOON, waiter).await.expect("all poll at once");
         drop(guard.unwrap().unwrap());
     }
 }
 
-/// To subscribe fails again and again, in every way. Nobody waits longer than for its heartbeat,
-/// and the client hears again in the end.
+/// Subscribing fails repeatedly, in every way. No waiter waits longer than its heartbeat,
+/// and the client is subscribed in the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscription_that_fails_is_tried_until_it_holds() {
-    let cut = tokio::spawn(subscribe_in_vain(ReplyLost::Cut, 5));
-    // Silence takes two seconds to be noticed each time.
-    subscribe_in_vain(ReplyLost::Silence, 2).await;
+    let cut = tokio::spawn(fail_to_subscribe(ReplyLost::Cut, 5));
+    // Each silent failure takes two seconds to be noticed.
+    fail_to_subscribe(ReplyLost::Silence, 2).await;
     cut.await.unwrap();
 }
 
-async fn subscribe_in_vain(how: ReplyLost, times: usize) {
-    let (server, proxy, troubled, calm) = behind_proxy().await;
+async fn fail_to_subscribe(how: ReplyLost, times: usize) {
+    let (server, proxy, proxied, direct) = behind_proxy().await;
     proxy.forget();
     let rules: Vec<_> = (1..=times).map(|nth| proxy.drop_reply(is_subscribe, nth, how)).collect();
-    let held = calm.lock("x").acquire().await.unwrap();
-    let lock = troubled.lock("x");
+    let held = direct.lock("x").acquire().await.unwrap();
+    let lock = proxied.lock("x");
     let waiter = tokio::spawn(async move { lock.acquire().await });
-    until(&calm, "x", |info| info.waiting == 1).await;
-    say(&server, &["CLIENT", "KILL", "TYPE", "pubsub"]);
+    until(&direct, "x", |info| info.waiting == 1).await;
+    command(&server, &["CLIENT", "KILL", "TYPE", "pubsub"]);
     proxy.wait_until("the first attempt is lost", |proxy| proxy.strikes(rules[0]) == 1);
     drop(held);
     let guard = tokio::time::timeout(ms(10_000), waiter).await.expect("in time");
     drop(guard.unwrap().unwrap());
-    until_free(&calm, "x").await;
+    until_free(&direct, "x").await;
     let last = rules[times - 1];
     proxy.wait_until("the last attempt is lost", |proxy| proxy.strikes(last) == 1);
-    proxy.wait_until("it holds", |proxy| proxy.seen(is_subscribe) == times + 1);
+    proxy.wait_until("it is subscribed", |proxy| proxy.seen(is_subscribe) == times + 1);
 }
 
-/// The connection is open but carries nothing any more. The client notices by itself, in some five
-/// seconds, and hears again: the next grant is told at once.
+/// The connection is open but carries no data any more. The client detects it in some five seconds, and
+/// subscribes again: the next grant is notified at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deaf_client_notices_and_hears_again() {
-    let (_server, proxy, troubled, calm) = behind_proxy().await;
+async fn a_client_with_a_dead_subscription_subscribes_again() {
+    let (_server, proxy, proxied, direct) = behind_proxy().await;
     proxy.forget();
     let rule = proxy.drop_reply(is_ping, 1, ReplyLost::Silence);
-    proxy.wait_until("it is deaf", |proxy| proxy.strikes(rule) == 1);
+    proxy.wait_until("the connection is dead", |proxy| proxy.strikes(rule) == 1);
     proxy.wait_until("it subscribes again", |proxy| proxy.seen(is_subscribe) == 1);
-    let held = calm.lock("x").acquire().await.unwrap();
-    let lock = troubled.lock("x");
+    let held = direct.lock("x").acquire().await.unwrap();
+    let lock = proxied.lock("x");
     let waiter = tokio::spawn(async move { lock.acquire().await });
-    until(&calm, "x", |info| info.waiting == 1).await;
+    until(&direct, "x", |info| info.waiting == 1).await;
     drop(held);
-    let guard = tokio::time::timeout(SOON, waiter).await.expect("the grant is heard");
+    let guard = tokio::time::timeout(SOON, waiter).await.expect("the grant is received");
     drop(guard.unwrap().unwrap());
 }
 
@@ -113,7 +113,7 @@ async fn waiters_are_served_in_order_though_their_connections_are_cut() {
         });
         until(&holder, "x", |info| info.waiting == at + 1).await;
     }
-    say(&server, &["CLIENT", "KILL", "TYPE", "pubsub"]);
+    command(&server, &["CLIENT", "KILL", "TYPE", "pubsub"]);
     held.release().await.unwrap();
     let mut seen = Vec::new();
     for _ in 0..6 {
