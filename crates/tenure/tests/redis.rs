@@ -10,6 +10,7 @@ mod redis {
     mod again;
     mod damage;
     mod distance;
+    mod endings;
     mod failover;
     mod hostile;
     mod kinds;

@@ -15,6 +15,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -41,6 +42,7 @@ pub(super) struct Reader {
     loss: Mutex<Option<Loss>>,
     lost: Notify,
     ended: Notify,
+    is_over: AtomicBool,
 }
 
 /// What the socket wakes when it becomes readable.
@@ -87,11 +89,13 @@ impl Reader {
             loss: Mutex::default(),
             lost: Notify::new(),
             ended: Notify::new(),
+            is_over: AtomicBool::new(false),
         }
     }
 
-    /// The connection is over: ends the task that reads.
+    /// The connection is over: ends the task and the thread that read.
     pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
         self.ended.notify_one();
     }
 
@@ -111,7 +115,7 @@ impl Reader {
     }
 
     /// Notifies the I/O thread, which ends the connection.
-    fn lose(&self, loss: Loss) {
+    pub(super) fn lose(&self, loss: Loss) {
         *lock(&self.loss) = Some(loss);
         self.lost.notify_one();
     }
@@ -214,7 +218,7 @@ impl<'a, C: Received> Thread<'a, C> {
 
     fn read(&self, waiting: &Waiting) {
         let reader = self.0.reader();
-        while !waiting.is_woken() {
+        while !waiting.is_woken() && !reader.is_over.load(Ordering::Acquire) {
             match waiting.until_readable(reader.stream.as_fd(), CHECK_EVERY) {
                 None => return,
                 Some(false) => {}

@@ -107,9 +107,9 @@ impl Stream {
         into.reserve(CHUNK);
         match self {
             Self::Plain(socket) => {
-                let room = into.capacity() - into.len();
                 let bytes = socket.try_read(into)?;
-                Ok(Taken { bytes, is_all: bytes < room })
+                // Also after a short read: the end of the connection may be behind these bytes, and both were one event.
+                Ok(Taken { bytes, is_all: false })
             }
             Self::Tls(tls) => tls.try_read(into),
         }

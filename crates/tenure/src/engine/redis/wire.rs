@@ -138,27 +138,36 @@ impl Wire {
         loop {
             self.left_over.notified().await;
             while !lock(&self.traffic).unsent.is_empty() {
-                let is_writable = self.reader.stream.writable().await.is_ok();
+                let writable = self.reader.stream.writable().await;
                 let mut traffic = lock(&self.traffic);
-                if is_writable {
-                    self.write(&mut traffic);
-                } else {
-                    // The connection is lost: reading reports it.
-                    traffic.unsent.clear();
+                match writable {
+                    Ok(()) => self.write(&mut traffic),
+                    Err(error) => self.give_up_writing(&mut traffic, &error),
                 }
             }
         }
     }
 
-    /// Writes as much as the socket accepts. Reading reports errors.
+    /// Writes as much as the socket accepts.
     fn write(&self, traffic: &mut Traffic) {
         while !traffic.unsent.is_empty() {
             match self.reader.stream.try_write(&traffic.unsent) {
                 Ok(0) => return,
                 Ok(written) => drop(traffic.unsent.drain(..written)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => return traffic.unsent.clear(),
+                Err(error) => return self.give_up_writing(traffic, &error),
             }
+        }
+    }
+
+    /// A command may have been written in part, so that none can follow it on this connection.
+    fn give_up_writing(&self, traffic: &mut Traffic, error: &io::Error) {
+        traffic.unsent.clear();
+        let is_peer_gone =
+            matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
+        // Then reading reports it, after the replies that have arrived.
+        if !is_peer_gone {
+            self.reader.lose(Loss::new(format!("could not write to the connection: {error}")));
         }
     }
 
