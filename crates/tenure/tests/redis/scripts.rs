@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use tenure::Released;
+use tenure::{Owner, Released};
+use tenure_testkit::Server;
 use tenure_testkit::proxy::{Command, Direction};
 
-use super::fixture::{LONG, behind_proxy, calls, command, until_free};
+use super::fixture::{LONG, behind_proxy, calls, command, connect, until_free};
 
 fn is_call(command: &Command) -> bool {
     command.name() == "EVALSHA"
@@ -94,4 +95,43 @@ async fn a_script_lost_twice_is_loaded_twice_for_a_user_without_eval() {
     let guard = task.await.unwrap().expect("no error").expect("it is free");
     assert_eq!(proxy.seen(is_load), 2, "loaded twice");
     assert_eq!(direct.lock("x").inspect().await.unwrap().holders[0].fence, guard.fence());
+}
+
+/// Rule 13: the server has lost all its scripts. A client still finds free what it released before, whichever of its
+/// scripts it sends first.
+#[tokio::test]
+async fn a_released_lock_is_free_though_the_scripts_were_lost() {
+    let server = Server::start();
+    let tenure = connect(&server.url()).await;
+    for another_is_first in [false, true, false, true] {
+        let guard = tenure.lock("x").acquire().await.unwrap();
+        command(&server, &["SCRIPT", "FLUSH"]);
+        let another = match another_is_first {
+            true => Some(tenure.lock("y").acquire().await.unwrap()),
+            false => None,
+        };
+        drop(guard);
+        let again = tenure.lock("x").try_acquire().await.unwrap();
+        assert!(again.is_some(), "{another_is_first}");
+        drop((again, another));
+        assert!(tenure.flush(LONG).await);
+    }
+}
+
+/// The same for one owner: a reader that has released may write.
+#[tokio::test]
+async fn a_reader_that_released_may_write_though_the_scripts_were_lost() {
+    let server = Server::start();
+    let tenure = connect(&server.url()).await;
+    let (lock, owner) = (tenure.rwlock("z"), Owner::new());
+    owner
+        .scope(async {
+            let reader = lock.read().await.unwrap();
+            command(&server, &["SCRIPT", "FLUSH"]);
+            let another = tenure.lock("y").acquire().await.unwrap();
+            drop(reader);
+            drop(lock.write().await.unwrap());
+            drop(another);
+        })
+        .await;
 }

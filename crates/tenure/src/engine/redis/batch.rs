@@ -51,12 +51,17 @@ use super::link::{Link, closed};
 use super::resp::Reply;
 use super::scripts::Script;
 use crate::core::name::LockName;
-use crate::engine::Answer;
+use crate::engine::{AcquireRequest, Answer, CancelRequest, ReleaseRequest};
 use crate::error::StoreError;
 use crate::sync::lock;
 
 /// How many operations one call carries at most: a call must not block the server for other clients.
 const MOST: usize = 128;
+
+/// The scripts of the operations that are gathered.
+fn scripts() -> [&'static Script; 3] {
+    [AcquireRequest::script(), ReleaseRequest::script(), CancelRequest::script()]
+}
 
 /// Sends the operations of one client, on one connection.
 pub(super) struct Batcher {
@@ -138,6 +143,7 @@ impl Batcher {
             return gathered;
         }
         gathered.is_sending = true;
+        gathered.is_far = self.link.trip.calls() > 1;
         let sending = Sending(self);
         while let Some(dispatch) = gathered.take(calls) {
             drop(gathered);
@@ -166,8 +172,10 @@ impl Batcher {
             Box::new(move |call, outcome| match outcome {
                 CallOutcome::Answered(result) => flight.complete(result),
                 CallOutcome::MissingScript => {
-                    let is_text_sent = flight.batcher.link.is_text_sent_since(&call);
-                    flight.put_back(!is_text_sent, false);
+                    let link = flight.batcher.link.clone();
+                    lock(&flight.batcher.gathered)
+                        .send_texts(|script| link.is_text_sent_since(script, &call));
+                    flight.put_back(false);
                 }
             }),
         );
@@ -195,7 +203,7 @@ impl Flight {
     fn complete(mut self, result: Result<Reply, StoreError>) {
         match result {
             Err(error) if self.batch.len() > 1 && may_be_about_one(&error) => {
-                self.put_back(false, true);
+                self.put_back(true);
             }
             result => {
                 let batch = std::mem::take(&mut self.batch);
@@ -207,17 +215,17 @@ impl Flight {
     }
 
     /// The call was not performed. Its operations are sent again, unless they would come too late.
-    fn put_back(mut self, sends_text: bool, is_alone: bool) {
+    fn put_back(mut self, is_alone: bool) {
         let batch = std::mem::take(&mut self.batch);
         let Some(script) = batch.first().map(|item| item.script()) else { return };
         let mut gathered = lock(&self.batcher.gathered);
-        gathered.lane(script).sends_text |= sends_text;
         let later = gathered.flights.after(self.id);
-        let (refused, again): (Batch, Batch) =
-            batch.into_iter().partition(|item| item.is_acquire() && later.contains(item.name()));
-        // In reverse, because each is put before all that wait.
+        let (refused, again): (Batch, Batch) = batch.into_iter().partition(|item| {
+            item.is_acquire() && later.contains(&(item.name().clone(), item.owner()))
+        });
+        // In reverse, so that names become ready in order.
         let again = again.into_iter().rev().map(|item| Waiting { item, is_alone });
-        again.for_each(|waiting| gathered.add_first(waiting));
+        again.for_each(|waiting| gathered.put_back(waiting));
         drop(gathered);
         self.end(script);
         refuse(refused);
@@ -229,9 +237,8 @@ impl Flight {
             return;
         }
         let mut gathered = lock(&self.batcher.gathered);
-        let (late, again): (Batch, Batch) = items
-            .into_iter()
-            .partition(|item| item.is_acquire() && gathered.is_given_up(item.name()));
+        let (late, again): (Batch, Batch) =
+            items.into_iter().partition(|item| item.is_acquire() && gathered.is_given_up(&**item));
         again.into_iter().for_each(|item| gathered.add(item));
         self.batcher.send_all_ready(gathered);
         refuse(late);

@@ -66,7 +66,7 @@ impl Link {
         self.call_once(
             call,
             Box::new(move |call, outcome| match outcome {
-                CallOutcome::MissingScript if link.is_text_sent_since(&call) => {
+                CallOutcome::MissingScript if link.is_text_sent_since(call.script, &call) => {
                     link.call_again(call, done);
                 }
                 CallOutcome::MissingScript => link.call_with_text(call, done),
@@ -96,8 +96,8 @@ impl Link {
 
     /// Whether the script's text was sent after this call. Of many calls that were in flight when the server lost its
     /// scripts, one carries the text.
-    pub(super) fn is_text_sent_since(&self, call: &Call) -> bool {
-        lock(&self.texts_sent).get(&*call.script.hash).is_some_and(|sent| *sent > call.number)
+    pub(super) fn is_text_sent_since(&self, script: &Script, call: &Call) -> bool {
+        lock(&self.texts_sent).get(&*script.hash).is_some_and(|sent| *sent > call.number)
     }
 
     fn call_again(self: Arc<Self>, call: Arc<Call>, on_answer: Done) {

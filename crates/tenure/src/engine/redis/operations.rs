@@ -13,6 +13,7 @@ use crate::engine::{
     AcquireRequest, Acquired, CancelRequest, Grant, ReleaseOutcome, ReleaseRequest, Renewal,
     Renewed, Standing,
 };
+use crate::owner::Owner;
 use std::time::Duration;
 
 impl Batched for AcquireRequest {
@@ -26,6 +27,10 @@ impl Batched for AcquireRequest {
 
     fn name(&self) -> &LockName {
         &self.name
+    }
+
+    fn owner(&self) -> Owner {
+        self.entry.owner
     }
 
     fn arguments(&self, common: Common<'_>, into: &mut Command) {
@@ -135,6 +140,10 @@ impl Batched for Renewal {
         &self.name
     }
 
+    fn owner(&self) -> Owner {
+        self.owner
+    }
+
     fn arguments(&self, _: Common<'_>, into: &mut Command) {
         into.push(self.owner.to_string());
         into.push(lease(self.lease));
@@ -158,6 +167,10 @@ impl Batched for ReleaseRequest {
 
     fn name(&self) -> &LockName {
         &self.name
+    }
+
+    fn owner(&self) -> Owner {
+        self.entry.owner
     }
 
     fn arguments(&self, _: Common<'_>, into: &mut Command) {
@@ -191,6 +204,10 @@ impl Batched for CancelRequest {
 
     fn name(&self) -> &LockName {
         &self.name
+    }
+
+    fn owner(&self) -> Owner {
+        self.entry.owner
     }
 
     fn arguments(&self, _: Common<'_>, into: &mut Command) {

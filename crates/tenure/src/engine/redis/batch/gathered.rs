@@ -23,6 +23,11 @@ pub(super) struct Gathered {
     pub(super) waiting: HashMap<LockName, VecDeque<Waiting>>,
     pub(super) lanes: Vec<Lane>,
     pub(super) flights: Flights,
+    /// How many operations were added so far.
+    added: u64,
+    /// The server is far away: calls follow one another without waiting for answers, so that holding an operation back
+    /// would cost a round trip, and gain nothing.
+    pub(super) is_far: bool,
     /// Locks that calls in flight probably hand over.
     pub(super) handed_over: HashMap<LockName, HandedOver>,
     /// A thread is sending, and checks for more before it ends.
@@ -83,7 +88,9 @@ impl Gathered {
         &mut self.lanes[index]
     }
 
-    pub(super) fn add(&mut self, item: Box<dyn Item>) {
+    pub(super) fn add(&mut self, mut item: Box<dyn Item>) {
+        self.added += 1;
+        item.set_number(self.added);
         let name = item.name().clone();
         let of_name = self.waiting.entry(name.clone()).or_default();
         of_name.push_back(Waiting { item, is_alone: false });
@@ -125,12 +132,17 @@ impl Gathered {
         }
     }
 
-    /// Adds an operation before all that wait of its name.
-    pub(super) fn add_first(&mut self, waiting: Waiting) {
+    /// Adds an operation that was taken, and not performed, where it was in the order of its name.
+    pub(super) fn put_back(&mut self, waiting: Waiting) {
         let (name, script) = (waiting.item.name().clone(), waiting.item.script());
         let of_name = self.waiting.entry(name.clone()).or_default();
+        let number = waiting.item.number();
+        let at = of_name.iter().position(|it| it.item.number() > number).unwrap_or(of_name.len());
         let before = of_name.front().map(|it| it.item.script());
-        of_name.push_front(waiting);
+        of_name.insert(at, waiting);
+        if at > 0 {
+            return;
+        }
         // The former first operation is not ready any more, and not held back any more.
         if let Some(before) = before {
             self.lane(before).ready.retain(|it| *it != name);
@@ -141,10 +153,19 @@ impl Gathered {
         self.lane(script).ready.push_front(name);
     }
 
-    /// Whether a release or a cancel of this name is in flight, or waits.
-    pub(super) fn is_given_up(&self, name: &LockName) -> bool {
-        let waiting = self.waiting.get(name).into_iter().flatten();
-        self.flights.has(name) || waiting.into_iter().any(|it| !it.item.is_acquire())
+    /// Whether a release or a cancel of the same owner is in flight, or waits.
+    pub(super) fn is_given_up(&self, acquire: &dyn Item) -> bool {
+        let (name, owner) = (acquire.name(), acquire.owner());
+        let mut waiting = self.waiting.get(name).into_iter().flatten();
+        self.flights.has(name, owner)
+            || waiting.any(|it| !it.item.is_acquire() && it.item.owner() == owner)
+    }
+
+    /// The server has lost its scripts: the next call of each kind carries its text, unless that was sent since.
+    pub(super) fn send_texts(&mut self, is_sent: impl Fn(&'static Script) -> bool) {
+        for script in super::scripts() {
+            self.lane(script).sends_text |= !is_sent(script);
+        }
     }
 
     /// Whether a call can be sent, with at most `calls` of a kind in flight.
@@ -189,7 +210,7 @@ impl Gathered {
         while !is_complete && of_name.front().is_some_and(|waiting| fits(waiting, batch)) {
             let Some(waiting) = of_name.pop_front() else { break };
             is_complete = waiting.is_alone;
-            if waiting.item.hands_over() {
+            if waiting.item.hands_over() && !self.is_far {
                 self.handed_over.entry(name.clone()).or_default().in_flight += 1;
             }
             batch.push(waiting.item);

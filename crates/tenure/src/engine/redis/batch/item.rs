@@ -13,7 +13,7 @@ use crate::core::name::LockName;
 use crate::engine::{Answer, CancelRequest};
 use crate::error::StoreError;
 use crate::foreign;
-use crate::owner::Entry;
+use crate::owner::{Entry, Owner};
 
 /// How often an operation is continued while there is more to settle: enough for a million waiters, and a bound for a
 /// faulty server.
@@ -29,6 +29,9 @@ pub(in crate::engine::redis) trait Batched: Send + 'static {
 
     /// The lock it is for.
     fn name(&self) -> &LockName;
+
+    /// The owner whose entry it is about.
+    fn owner(&self) -> Owner;
 
     /// Its part of the script's arguments.
     fn arguments(&self, common: Common<'_>, into: &mut Command);
@@ -63,12 +66,18 @@ pub(super) trait Item: Send {
     fn is_acquire(&self) -> bool;
     /// Whether it probably hands the lock over to another client.
     fn hands_over(&self) -> bool;
+    /// The owner whose entry it is about.
+    fn owner(&self) -> Owner;
+    /// Its number in the order in which operations were added.
+    fn number(&self) -> u64;
+    fn set_number(&mut self, number: u64);
     /// Answers it, with its line of the call's answer. Returns its continuation, if there is more to do.
     fn complete(self: Box<Self>, line: Result<Option<&str>, &StoreError>) -> Option<Box<dyn Item>>;
 }
 
 pub(super) struct Awaited<O: Batched> {
     operation: O,
+    number: u64,
     reply: oneshot::Sender<Result<O::Outcome, StoreError>>,
     /// How often it, or the operation that it continues, was continued so far.
     continued: u32,
@@ -95,6 +104,18 @@ impl<O: Batched> Item for Awaited<O> {
         self.operation.hands_over()
     }
 
+    fn owner(&self) -> Owner {
+        self.operation.owner()
+    }
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn set_number(&mut self, number: u64) {
+        self.number = number;
+    }
+
     fn complete(
         mut self: Box<Self>,
         line: Result<Option<&str>, &StoreError>,
@@ -119,7 +140,7 @@ impl<O: Batched> Item for Awaited<O> {
 /// Settles a lock, by cancelling an entry that does not exist.
 pub(super) fn settling(name: LockName, continued: u32) -> Box<dyn Item> {
     let operation = CancelRequest { name, entry: Entry::single() };
-    Box::new(Awaited { operation, reply: oneshot::channel().0, continued })
+    Box::new(Awaited { operation, number: 0, reply: oneshot::channel().0, continued })
 }
 
 pub(super) type Batch = Vec<Box<dyn Item>>;
@@ -127,7 +148,7 @@ pub(super) type Batch = Vec<Box<dyn Item>>;
 pub(super) fn awaited<O: Batched>(operation: O) -> (Box<dyn Item>, Answer<O::Outcome>) {
     let (reply, answer) = oneshot::channel();
     let answer = Answer::later(async move { answer.await.unwrap_or_else(|_| Err(closed())) });
-    (Box::new(Awaited { operation, reply, continued: 0 }), answer)
+    (Box::new(Awaited { operation, number: 0, reply, continued: 0 }), answer)
 }
 
 /// Answers every operation of a call; returns their continuations.

@@ -187,3 +187,24 @@ fn an_acquire_waits_for_the_hand_over_before_it() {
     assert!(matches!(sends(&mut gathered), Some(("release", _))));
     assert!(gathered.waiting.is_empty() && gathered.handed_over.is_empty());
 }
+
+/// Rule 13: two calls of a kind were not performed, and are put back one after the other. The operations of a name are
+/// sent again in the order in which they were added.
+#[test]
+fn operations_that_are_put_back_keep_their_order() {
+    let batcher = batcher();
+    let mut gathered = lock(&batcher.gathered);
+    let (first, second, third) = (acquire("x"), acquire("x"), acquire("x"));
+    let owners = [first.entry.owner, second.entry.owner, third.entry.owner];
+    let mut taken = Vec::new();
+    for request in [first, second] {
+        gathered.add(awaited(request).0);
+        let dispatch = gathered.take(3).unwrap();
+        gathered.lane(AcquireRequest::script()).in_flight -= 1;
+        taken.extend(dispatch.batch);
+    }
+    gathered.add(awaited(third).0);
+    taken.into_iter().for_each(|item| gathered.put_back(Waiting { item, is_alone: false }));
+    let sent: Vec<_> = gathered.take(3).unwrap().batch.iter().map(|item| item.owner()).collect();
+    assert_eq!(sent, owners);
+}
