@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::flavor::Flavor;
-use crate::server::{Server, StoreError};
+use crate::server::{Server, StartError};
 use crate::tls::Tls;
 use crate::{port, program};
 
-/// Between our look at a port and the server's use of it somebody else may take it; not this often.
+/// Another process may take a port between our check and the server's bind, but not this often in a row.
 const PORT_ATTEMPTS: u32 = 20;
 
 /// Sets up a [`Server`]. By default: on a Unix socket, keeping nothing on disk.
@@ -41,13 +41,13 @@ impl Builder {
         self
     }
 
-    /// Starts a server of this kind, instead of the one that is there, Redis preferred.
+    /// Starts a server of this kind, instead of any that is installed, Redis preferred.
     pub fn flavor(mut self, flavor: Flavor) -> Self {
         self.flavor = Some(flavor);
         self
     }
 
-    /// Starts this program, whatever it is.
+    /// Starts this program, of any kind.
     pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
         self.program = Some(program.into());
         self
@@ -65,12 +65,12 @@ impl Builder {
             let port = self.on_port.then(port::free);
             match Server::launch(program.clone(), port, self.tls.clone(), self.args.clone()) {
                 Ok(server) => return server,
-                Err(StoreError::PortTaken) => {}
-                Err(StoreError::Other(sentence)) => panic!("{sentence}"),
+                Err(StartError::PortTaken) => {}
+                Err(StartError::Other(sentence)) => panic!("{sentence}"),
             }
         }
         panic!(
-            "found no free port on 127.0.0.1 in {PORT_ATTEMPTS} attempts; close what occupies them"
+            "found no free port on 127.0.0.1 in {PORT_ATTEMPTS} attempts; stop the programs that listen there"
         )
     }
 }
@@ -79,22 +79,22 @@ impl Builder {
 mod tests {
     use super::*;
 
-    fn launch(port: Option<u16>) -> Result<Server, StoreError> {
+    fn launch(port: Option<u16>) -> Result<Server, StartError> {
         Server::launch(program::find(None).unwrap(), port, None, Vec::new())
     }
 
     #[test]
-    fn a_port_that_somebody_took_is_told_from_other_trouble() {
+    fn a_port_that_is_taken_is_reported_as_such() {
         let listener = port::listen();
         let port = port::number(&listener);
         let outcome = launch(Some(port));
-        assert!(matches!(outcome, Err(StoreError::PortTaken)), "{outcome:?}");
+        assert!(matches!(outcome, Err(StartError::PortTaken)), "{outcome:?}");
     }
 
     #[test]
-    fn another_server_on_the_port_is_not_taken_for_ours() {
+    fn another_server_on_the_port_is_not_mistaken_for_ours() {
         let other = Server::builder().on_port().start();
         let outcome = launch(other.port());
-        assert!(matches!(outcome, Err(StoreError::PortTaken)), "{outcome:?}");
+        assert!(matches!(outcome, Err(StartError::PortTaken)), "{outcome:?}");
     }
 }

@@ -1,7 +1,7 @@
-/* The calendar of a program, shifted by as many microseconds as a shared file says.
+/* Shifts the wall clock of a program by the microseconds that a shared file says.
  *
- * Loaded into a server by LD_PRELOAD. Only the calendar is shifted: clocks that measure durations are
- * left alone, as they are when an operator or NTP sets a machine's clock. */
+ * Loaded into a server by LD_PRELOAD. Only the wall clock is shifted: the monotonic clocks are left
+ * alone, as they are when an operator or NTP sets a machine's clock. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-//! The calendar of a server, in the hands of a test: set forward or back while it runs.
+//! The wall clock of a server, which a test sets forward or back while the server runs.
 //!
-//! A small library shifts what the server sees; the machine's own clock stays as it is. It is compiled
-//! by the test, for the machine that it runs on, and loaded by `LD_PRELOAD`.
+//! A small C library shifts the time that the server reads; the machine's own clock is not changed. The test
+//! compiles it for the machine that it runs on, and `LD_PRELOAD` loads it.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -22,7 +22,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that is right, for a server that the system has installed.
+    /// A clock that shows the right time, for the system's Redis.
     ///
     /// # Panics
     ///
@@ -60,12 +60,12 @@ impl Clock {
         self.folder.path().join("server")
     }
 
-    /// Sets the clock forward from what is right.
+    /// Sets the clock forward from the right time.
     pub fn set_ahead(&self, by: Duration) {
         self.set(micros(by));
     }
 
-    /// Sets the clock back from what is right.
+    /// Sets the clock back from the right time.
     pub fn set_back(&self, by: Duration) {
         self.set(-micros(by));
     }

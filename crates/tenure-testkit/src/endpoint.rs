@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
+use crate::port;
 use crate::resp::Connection;
 use crate::stream::Stream;
 use crate::tls::Tls;
@@ -17,7 +18,7 @@ pub(crate) enum Endpoint {
     /// A port of 127.0.0.1.
     Port(u16),
     /// A port of 127.0.0.1 that speaks TLS, with the certificates in a folder. A Unix socket beside it
-    /// lets the test look at the server plainly.
+    /// lets the test inspect the server without TLS.
     Tls { port: u16, socket: PathBuf, folder: PathBuf, tls: Tls },
 }
 
@@ -30,6 +31,12 @@ impl Endpoint {
             (Some(port), None) => Self::Port(port),
             (None, _) => Self::Socket(socket),
         }
+    }
+
+    /// A free port of 127.0.0.1 that this process listens on itself.
+    pub(crate) fn listen() -> (Self, TcpListener) {
+        let listener = port::listen();
+        (Self::Port(port::number(&listener)), listener)
     }
 
     pub(crate) fn url(&self) -> String {

@@ -1,11 +1,11 @@
-//! Sees to it that a server and its folder do not outlive the test process, even one killed by SIGKILL.
+//! Ends a server and removes its folder when the test process ends, even if SIGKILL killed it.
 //!
-//! A tiny shell process reads from a pipe which server to watch. The kernel closes the pipe when the
-//! test process ends, however that comes about; the shell then kills the server and removes the folder.
+//! A small shell process reads from a pipe which server to watch. The kernel closes the pipe when the
+//! test process ends for any reason; the shell then kills the server and removes the folder.
 //!
 //! Why not the parent-death signal (`prctl`, or `setpriv --pdeathsig`)? It fires when the *thread* that
-//! started the child ends, so a server shared between tests would die with the first of them. It is for
-//! Linux alone, needs a program that may be missing, and leaves the folder behind.
+//! started the child ends, so a server shared between tests would die with the first of them. It exists
+//! on Linux only, needs a program that may be missing, and leaves the folder behind.
 
 use std::io::Write;
 use std::path::Path;
@@ -40,19 +40,19 @@ impl Guardian {
         Self { shell, pipe }
     }
 
-    /// The server's process has this id now.
+    /// Sets the process id of the server.
     pub(crate) fn watch(&mut self, pid: u32) {
-        self.tell(&format!("{pid}\n"));
+        self.send(&format!("{pid}\n"));
     }
 
-    /// The server ends by our own hand. To be called before it is waited for: until then nobody else can
-    /// get its process id, so the guardian never kills a stranger.
+    /// Stops watching, because the test itself ended the server. Must be called before the server is waited
+    /// for: until then no other process can get its id, so the guardian never kills an unrelated process.
     pub(crate) fn forget(&mut self) {
-        self.tell("\n");
+        self.send("\n");
     }
 
-    /// A guardian that somebody killed is no reason to fail the test, and no reason to panic in a drop.
-    fn tell(&mut self, line: &str) {
+    /// A guardian that was killed is no reason to fail the test, and no reason to panic in a drop.
+    fn send(&mut self, line: &str) {
         if let Some(pipe) = &mut self.pipe {
             let _ = pipe.write_all(line.as_bytes());
         }

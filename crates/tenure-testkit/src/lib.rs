@@ -1,16 +1,18 @@
-//! What Tenure's tests stand on: real servers, started and stopped by the test, and faults between.
+//! Real servers for Tenure's tests, started and stopped by the test, and faults on the connection to them.
 //!
-//! - [`Server`] is a Redis or Valkey server of the test's own, in a folder of its own; [`Builder`] sets
-//!   it up, [`Flavor`] chooses the kind, [`Version`] says which one it is, [`Tls`] encrypts. A missing one
-//!   fails the test: a suite that skips is green for the wrong reason.
+//! - [`Server`] is a Redis or Valkey server that belongs to one test, in its own folder; [`Builder`] sets
+//!   it up, [`Flavor`] is its kind, [`Version`] its exact version, [`Tls`] its certificates. A missing
+//!   server fails the test: a suite that skips is green for the wrong reason.
 //! - [`Sentinels`] are a master, its replicas, and the Sentinels that watch them.
-//! - [`Clock`] is the calendar of a server, set forward or back while it runs.
-//! - [`Proxy`] stands between a client and a server, and loses, delays or holds what passes.
-//! - [`Distance`] stands there, too, and only makes the way longer, for all that passes.
-//! - [`resp`] speaks to it plainly, without the library under test.
+//! - [`Clock`] sets the wall clock of a server forward or back while it runs.
+//! - [`Proxy`] sits between a client and a server, and drops, delays or holds messages.
+//! - [`Distance`] sits there, too, and only adds latency, the same for all bytes.
+//! - [`resp`] is a plain client, independent of the library under test.
+//! - [`program`] finds the servers' programs.
 //!
-//! All of it blocks and panics with a sentence, as tests like it.
+//! All of it blocks, and panics with a sentence that names the cause.
 
+pub mod program;
 pub mod proxy;
 pub mod resp;
 
@@ -21,7 +23,6 @@ mod endpoint;
 mod flavor;
 mod guardian;
 mod port;
-mod program;
 mod sentinels;
 mod server;
 mod stream;

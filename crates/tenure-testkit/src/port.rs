@@ -9,7 +9,7 @@ use std::ops::Range;
 /// cluster bus, 10,000 above, stays below it too.
 const PORTS: Range<u16> = 10_000..20_000;
 
-/// Listens on a port that nobody else listens on. Random, so that test processes seldom meet.
+/// Listens on a free port. Random, so that test processes seldom collide.
 pub(crate) fn listen() -> TcpListener {
     let offset = u16::try_from(RandomState::new().hash_one(()) % PORTS.len() as u64).unwrap_or(0);
     let mut candidates = (PORTS.start + offset..PORTS.end).chain(PORTS.start..PORTS.start + offset);
@@ -18,7 +18,7 @@ pub(crate) fn listen() -> TcpListener {
         .expect("ten thousand ports are never all taken")
 }
 
-/// A port that nobody listens on at this moment.
+/// A port that no process listens on at present.
 pub(crate) fn free() -> u16 {
     number(&listen())
 }

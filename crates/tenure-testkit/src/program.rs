@@ -1,6 +1,6 @@
 //! Where a server's program is: named by a variable such as `TENURE_TEST_REDIS`, or on the PATH.
 //!
-//! Every failure is a sentence for the panic of a test.
+//! Every failure is a sentence that a test panics with.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
@@ -11,40 +11,40 @@ use crate::flavor::Flavor;
 
 const ADVICE: &str = "run the tests with `cargo xtask test`, which gets the servers for them";
 
-/// The program of that kind, or of any kind that the developer did not leave out, Redis preferred.
+/// The program of that kind, or of any kind that `TENURE_TEST_ONLY` does not leave out, Redis preferred.
 pub(crate) fn find(flavor: Option<Flavor>) -> Result<PathBuf, String> {
     let Some(flavor) = flavor else {
         return any();
     };
     if flavor.is_left_out() {
-        return Err(format!("TENURE_TEST_ONLY leaves {flavor} out, but this test needs it"));
+        return Err(format!("{} leaves {flavor} out, but this test needs it", Flavor::ONLY));
     }
-    Place::of(flavor).find()
+    Search::of(flavor).find()
 }
 
 fn any() -> Result<PathBuf, String> {
-    first(&Flavor::wanted().map(Place::of).collect::<Vec<_>>())
+    first(&Flavor::wanted().map(Search::of).collect::<Vec<_>>())
 }
 
-/// The first that is there. One that was chosen is never replaced by another.
-fn first(places: &[Place]) -> Result<PathBuf, String> {
-    for place in places {
-        let found = place.find();
-        if found.is_ok() || place.chosen.is_some() {
+/// The first that is found. One that the developer chose is never replaced by another.
+fn first(searches: &[Search]) -> Result<PathBuf, String> {
+    for search in searches {
+        let found = search.find();
+        if found.is_ok() || search.chosen.is_some() {
             return found;
         }
     }
     Err(format!("there is no Redis and no Valkey on the PATH; {ADVICE}"))
 }
 
-/// Where to look for one kind of server.
-struct Place {
+/// Where one kind of server is searched for.
+struct Search {
     flavor: Flavor,
     chosen: Option<PathBuf>,
     path: OsString,
 }
 
-impl Place {
+impl Search {
     /// As the environment says.
     fn of(flavor: Flavor) -> Self {
         let chosen = std::env::var_os(flavor.variable()).filter(|chosen| !chosen.is_empty());
@@ -62,23 +62,30 @@ impl Place {
                 _ => Err(format!("{}{flavor}; {ADVICE}", wrong())),
             };
         }
-        let names = Flavor::PROGRAMS.iter();
-        let mut programs = names.flat_map(|name| programs(name, &self.path));
-        programs
-            .find(|program| version(program).is_some_and(|version| flavor.is(&version)))
+        server_in(&self.path, flavor)
             .ok_or_else(|| format!("there is no {flavor} on the PATH; {ADVICE}"))
     }
 }
 
-fn programs(name: &str, path: &OsStr) -> impl Iterator<Item = PathBuf> {
-    std::env::split_paths(path).map(move |folder| folder.join(name)).filter(|file| is_program(file))
+/// The first program in `folders` (in the form of the PATH variable) that is such a server, under any name.
+#[must_use]
+pub fn server_in(folders: &OsStr, flavor: Flavor) -> Option<PathBuf> {
+    let mut programs = Flavor::PROGRAMS.iter().flat_map(|name| programs_in(folders, name));
+    programs.find(|program| version(program).is_some_and(|version| flavor.is(&version)))
+}
+
+/// The programs called `name` in `folders` (in the form of the PATH variable), in order.
+pub fn programs_in(folders: &OsStr, name: &str) -> impl Iterator<Item = PathBuf> {
+    std::env::split_paths(folders)
+        .map(move |folder| folder.join(name))
+        .filter(|file| is_program(file))
 }
 
 fn is_program(file: &Path) -> bool {
     file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-/// What the program says it is; none if it does not run.
+/// The program's output for `--version`; none if it does not run.
 fn version(program: &Path) -> Option<String> {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null());
@@ -89,24 +96,24 @@ fn version(program: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn place(flavor: Flavor, chosen: Option<&str>) -> Place {
-        Place { flavor, chosen: chosen.map(PathBuf::from), path: "/nowhere".into() }
+    fn search(flavor: Flavor, chosen: Option<&str>) -> Search {
+        Search { flavor, chosen: chosen.map(PathBuf::from), path: "/nowhere".into() }
     }
 
     #[test]
     fn a_missing_server_says_what_to_do() {
         assert_eq!(
-            place(Flavor::Valkey, None).find().unwrap_err(),
+            search(Flavor::Valkey, None).find().unwrap_err(),
             "there is no Valkey on the PATH; \
              run the tests with `cargo xtask test`, which gets the servers for them"
         );
-        let none = first(&Flavor::ALL.map(|flavor| place(flavor, None))).unwrap_err();
+        let none = first(&Flavor::ALL.map(|flavor| search(flavor, None))).unwrap_err();
         assert!(none.starts_with("there is no Redis and no Valkey on the PATH; "), "{none}");
     }
 
     #[test]
     fn a_chosen_server_must_be_what_it_is_chosen_for() {
-        let refusal = |chosen| place(Flavor::Redis, Some(chosen)).find().unwrap_err();
+        let refusal = |chosen| search(Flavor::Redis, Some(chosen)).find().unwrap_err();
         let missing = refusal("/nowhere/redis");
         assert!(
             missing.starts_with("TENURE_TEST_REDIS names /nowhere/redis, which is not a program; ")
@@ -118,8 +125,8 @@ mod tests {
     #[test]
     fn a_chosen_server_is_never_replaced() {
         let other = find(None).unwrap();
-        let chosen = place(Flavor::Redis, Some("/nowhere/redis"));
-        let there = Place { path: other.parent().unwrap().into(), ..place(Flavor::Valkey, None) };
+        let chosen = search(Flavor::Redis, Some("/nowhere/redis"));
+        let there = Search { path: other.parent().unwrap().into(), ..search(Flavor::Valkey, None) };
         assert!(first(&[chosen, there]).unwrap_err().contains("/nowhere/redis"));
     }
 }

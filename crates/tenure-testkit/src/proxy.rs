@@ -1,16 +1,14 @@
-//! A proxy between a client and a server, which loses, delays and holds whole messages on demand.
+//! A proxy between a client and a server, which drops, delays and holds whole messages on demand.
 //!
-//! It understands the protocol: faults strike requests and replies, not bytes, and a reply is known by
-//! the request it answers. So a test can say "the answer to the second SET is lost" and mean it.
+//! It decodes the protocol: faults apply to requests and replies, not to bytes, and each reply is matched with
+//! its request. So a test can drop exactly the reply to the second SET.
 //!
-//! Each connection has two threads per direction: one takes messages in and judges them by the rules
-//! (`rules`), one hands them on when their time has come (`pump`). What one direction waits for never
-//! stops the other, order is always kept, and a delay counts from a message's arrival, as on a long
-//! wire. Everything shared is in the `hub`.
+//! Each connection has two threads per direction: one reads messages and applies the rules (`rules`), one
+//! forwards them when they are due (`pump`). The directions never block each other, order is always kept,
+//! and a delay counts from a message's arrival, as on a long wire. All shared state is in the `hub`.
 
 mod acceptor;
 mod command;
-mod frame;
 mod hub;
 mod ledger;
 mod link;
@@ -23,11 +21,10 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::port;
+use crate::endpoint::Endpoint;
 use crate::resp::Connection;
 use crate::server::Server;
 use crate::wait;
@@ -41,19 +38,19 @@ pub use rules::Rule;
 /// How long [`Proxy::wait_until`] waits: far longer than anything takes, short enough to be noticed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Which way a message goes.
+/// The direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Requests, on their way to the server.
+    /// Requests, from the client to the server.
     Requests,
-    /// Replies, on their way to the client.
+    /// Replies, from the server to the client.
     Replies,
 }
 
-/// What the client notices of a lost reply. (A reply that is missing alone would shift all later ones.)
+/// How a lost reply appears to the client. (Dropping the reply alone would shift all later ones.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyLost {
-    /// The connection is closed in the reply's place.
+    /// The connection is closed instead of the reply.
     Cut,
     /// The connection stays open but carries nothing any more, in either direction: a black hole.
     Silence,
@@ -66,29 +63,22 @@ pub enum ReplyLost {
 pub struct Proxy {
     hub: Arc<Hub>,
     acceptor: Acceptor,
-    port: u16,
+    endpoint: Endpoint,
 }
 
 impl Proxy {
     /// Starts a proxy to this server, on a free port of 127.0.0.1. The server may be restarted.
     pub fn start(server: &Server) -> Self {
-        let listener = port::listen();
-        let port = port::number(&listener);
+        let (endpoint, listener) = Endpoint::listen();
         let hub = Arc::new(Hub::new(server.endpoint().clone()));
         let acceptor = Acceptor::start(&hub, listener);
-        Self { hub, acceptor, port }
-    }
-
-    /// The port of 127.0.0.1 it listens on.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.port
+        Self { hub, acceptor, endpoint }
     }
 
     /// Its address as a URL: `redis://127.0.0.1:port`.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("redis://{}", self.address())
+        self.endpoint.url()
     }
 
     /// Opens a plain connection through it.
@@ -97,15 +87,11 @@ impl Proxy {
     ///
     /// If it could not be opened. One that is refused opens, and is closed at once.
     pub fn connect(&self) -> io::Result<Connection> {
-        Connection::tcp(self.address())
-    }
-
-    fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+        self.endpoint.connect()
     }
 }
 
-/// Faults of single messages. Each is a rule that stays until it is removed; several may strike at once.
+/// Faults of single messages. Each is a rule that stays until it is removed; several may apply at once.
 impl Proxy {
     /// Loses the `nth` reply, counted from now and from 1, to a matching command. The server has
     /// executed the command; replies before it still arrive.
@@ -122,7 +108,7 @@ impl Proxy {
         self.lose(Direction::Replies, Box::new(matching), nth, how)
     }
 
-    /// Loses the `nth` matching request, counted from now and from 1, and what comes after it on its
+    /// Loses the `nth` matching request, counted from now and from 1, and later ones on its
     /// connection. The replies to those before it still arrive, then the connection is cut.
     ///
     /// # Panics
@@ -136,8 +122,7 @@ impl Proxy {
         self.lose(Direction::Requests, Box::new(matching), nth, ReplyLost::Cut)
     }
 
-    /// Delays matching requests, or the replies to them. What comes after one of them on its connection
-    /// waits behind it.
+    /// Delays matching requests, or the replies to them. Later messages on the connection wait behind them.
     pub fn delay(
         &self,
         matching: impl Fn(&Command) -> bool + Send + 'static,
@@ -147,7 +132,7 @@ impl Proxy {
         self.add(direction, Box::new(matching), Effect::Delay(duration))
     }
 
-    /// Holds matching requests, or the replies to them, and what comes after them on their connection,
+    /// Holds matching requests, or the replies to them, and later messages on their connection,
     /// until [`Proxy::release`]. A held request reaches the server even if its client has left.
     pub fn hold(
         &self,
@@ -157,12 +142,12 @@ impl Proxy {
         self.add(direction, Box::new(matching), Effect::Hold)
     }
 
-    /// Lets everything go that is held, and ends the rules that held it.
+    /// Forwards all messages that are held, and ends the rules that held them.
     pub fn release(&self) {
         self.hub.change(|state| state.rules.release());
     }
 
-    /// Ends a rule. What it held goes on; what it delayed stays delayed.
+    /// Ends a rule. Messages that it held are forwarded; those that it delayed stay delayed.
     pub fn remove(&self, rule: Rule) {
         self.hub.change(|state| state.rules.remove(rule));
     }
@@ -176,7 +161,7 @@ impl Proxy {
     /// has come from the server, so its command has been executed by then.
     #[must_use]
     pub fn strikes(&self, rule: Rule) -> usize {
-        self.hub.look(|state| state.rules.strikes(rule))
+        self.hub.read(|state| state.rules.strikes(rule))
     }
 
     fn lose(&self, direction: Direction, matching: Matching, nth: usize, how: ReplyLost) -> Rule {
@@ -191,8 +176,8 @@ impl Proxy {
 
 /// Faults of whole connections.
 impl Proxy {
-    /// From now on nothing passes: all connections stay open but carry nothing any more, not even their
-    /// end, and new ones are the same. What is delayed or held on them is lost.
+    /// From now on no message passes: all connections stay open but carry nothing any more, not even their
+    /// end, and new ones are the same. Messages that are delayed or held on them are lost.
     pub fn black_hole(&self) {
         self.hub.change(|state| state.go_dark());
     }
@@ -202,7 +187,7 @@ impl Proxy {
         self.hub.change(|state| state.is_dark = false);
     }
 
-    /// Closes all connections now. What is delayed or held on them is lost.
+    /// Closes all connections now. Messages that are delayed or held on them are lost.
     pub fn cut(&self) {
         self.hub.change(|state| state.close_links());
     }
@@ -224,13 +209,13 @@ impl Proxy {
     }
 }
 
-/// What has been seen.
+/// The record of the traffic.
 impl Proxy {
-    /// The commands that clients sent, in order, whatever became of them; those behind a lost request
-    /// excepted. All are kept until [`Proxy::forget`].
+    /// The commands that clients sent, in order, including lost ones; not those behind a lost request.
+    /// All are kept until [`Proxy::forget`].
     #[must_use]
     pub fn requests(&self) -> Vec<Command> {
-        self.hub.look(|state| state.record.clone())
+        self.hub.read(|state| state.record.clone())
     }
 
     /// How many commands of each kind clients sent, by their [`Command::label`].
@@ -252,7 +237,7 @@ impl Proxy {
     /// How many messages the server sent to subscribers, counting each subscriber, lost ones included.
     #[must_use]
     pub fn messages(&self) -> usize {
-        self.hub.look(|state| state.messages)
+        self.hub.read(|state| state.messages)
     }
 
     /// Starts the record of commands and the count of messages afresh.
@@ -266,38 +251,38 @@ impl Proxy {
     /// How many connections are open now, dark ones included.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.hub.look(|state| state.links.iter().filter(|link| link.is_open()).count())
+        self.hub.read(|state| state.links.iter().filter(|link| link.is_open()).count())
     }
 
-    /// Waits until something is so, for example `|proxy| proxy.strikes(rule) == 1`.
+    /// Waits until a condition holds, for example `|proxy| proxy.strikes(rule) == 1`.
     ///
     /// # Panics
     ///
-    /// If it is not so within ten seconds; `what` says in the message what was waited for.
+    /// If it does not hold within ten seconds; the message names `what`.
     #[track_caller]
-    pub fn wait_until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
-        let outcome = wait::until(PATIENCE, || is_so(self).then_some(()));
-        assert!(outcome.is_some(), "waited {PATIENCE:?} in vain until {what}");
+    pub fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+        let outcome = wait::until(PATIENCE, || condition(self).then_some(()));
+        assert!(outcome.is_some(), "timed out after {PATIENCE:?} waiting until {what}");
     }
 }
 
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Proxy").field("port", &self.port).finish_non_exhaustive()
+        f.debug_struct("Proxy").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.hub.change(|state| state.is_over = true);
-        // First the acceptor: after it no connection can be added.
-        self.acceptor.end(self.address());
+        // The acceptor first: without it no connection can be added.
+        self.acceptor.end(&self.endpoint);
         let threads = self.hub.change(|state| {
             state.close_links();
             std::mem::take(&mut state.threads)
         });
         for thread in threads {
-            // One that panicked has said so.
+            // A thread that panicked has already printed its message.
             let _ = thread.join();
         }
     }

@@ -1,7 +1,7 @@
 //! A minimal blocking client of the Redis protocol (RESP 2, and RESP 3 after `HELLO 3`), so that a test
-//! can look at the server without trusting the library under test.
+//! can inspect the server without trusting the library under test.
 
-mod decode;
+pub(crate) mod decode;
 
 use std::io::{self, BufReader, Write};
 use std::net::SocketAddr;
@@ -9,11 +9,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::stream::Stream;
+use decode::Message;
 
 /// How long a read may take: far longer than any answer, short enough that a hanging test is noticed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the server answered.
+/// A reply of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// A status, such as `OK`.
@@ -32,7 +33,7 @@ pub enum Reply {
     Number(String),
     /// Pairs (RESP 3).
     Map(Vec<(Reply, Reply)>),
-    /// What nobody asked for: a message of a subscription, for example (RESP 3).
+    /// An unsolicited message: one of a subscription, for example (RESP 3).
     Push(Vec<Reply>),
 }
 
@@ -43,6 +44,22 @@ impl Reply {
         match self {
             Self::Simple(text) => Some(text.clone()),
             Self::Bulk(Some(bytes)) => Some(String::from_utf8_lossy(bytes).into_owned()),
+            _ => None,
+        }
+    }
+
+    /// The elements of an array, a set or a push; none for anything else.
+    pub(crate) fn elements(&self) -> &[Self] {
+        match self {
+            Self::Array(Some(elements)) | Self::Push(elements) => elements,
+            _ => &[],
+        }
+    }
+
+    /// The bytes of a string; none for anything else.
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Bulk(bytes) => bytes.as_deref(),
             _ => None,
         }
     }
@@ -65,7 +82,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If nobody listens there.
+    /// If no server listens there.
     pub fn unix(path: &Path) -> io::Result<Self> {
         Self::over(Stream::unix(path)?)
     }
@@ -74,7 +91,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If nobody listens there.
+    /// If no server listens there.
     pub fn tcp(address: SocketAddr) -> io::Result<Self> {
         Self::over(Stream::tcp(address)?)
     }
@@ -120,7 +137,10 @@ impl Connection {
     ///
     /// If the connection breaks, stays silent for longer than the patience, or the answer is no proper RESP.
     pub fn read(&mut self) -> io::Result<Reply> {
-        decode::reply(&mut self.stream)
+        let message = Message::read(&mut self.stream)?.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")
+        })?;
+        Ok(message.value)
     }
 }
 

@@ -1,4 +1,4 @@
-//! A real server of the test's own: its own folder, its own data, its own process.
+//! A real server that belongs to one test: its own folder, its own data, its own process.
 //!
 //! It ends with the test. Normally by `Drop`, also when the test panics; if the whole test process is
 //! killed, by the guardian. Only the process started here is ever signalled, by its id, and before it
@@ -25,8 +25,8 @@ use crate::wait;
 /// How long a server may take to start: usually 20 ms, but a test machine may be overloaded.
 const START_BOUND: Duration = Duration::from_secs(30);
 
-/// How long one question to a starting server may take. Whoever is silent for longer may be a stranger
-/// on our port; ours is asked again.
+/// How long one question to a starting server may take. A server that is silent for longer may be another
+/// process on our port; ours is asked again.
 const GREETING_BOUND: Duration = Duration::from_millis(200);
 
 /// How long a server may take to end when asked, before it is killed.
@@ -47,10 +47,10 @@ pub struct Server {
 
 /// Why a server did not start.
 #[derive(Debug)]
-pub(crate) enum StoreError {
-    /// Somebody else listens on its port.
+pub(crate) enum StartError {
+    /// Another process listens on its port.
     PortTaken,
-    /// Anything else, told in a sentence.
+    /// Anything else, as a sentence.
     Other(String),
 }
 
@@ -114,7 +114,7 @@ impl Server {
         self.child.as_ref().expect("the server was stopped; call `restart` first").id()
     }
 
-    /// Opens a plain connection to it, also if it speaks TLS to everyone else.
+    /// Opens a plain connection to it, also if it speaks TLS to all other clients.
     ///
     /// # Errors
     ///
@@ -123,7 +123,7 @@ impl Server {
         self.endpoint.connect()
     }
 
-    /// Its kind and version, as it says itself.
+    /// Its kind and version, as it reports them.
     ///
     /// # Panics
     ///
@@ -134,7 +134,7 @@ impl Server {
             self.connect().and_then(|mut connection| connection.command(&["INFO", "server"]));
         let text = info.as_ref().ok().and_then(Reply::text);
         text.and_then(|text| Version::parse(&text))
-            .unwrap_or_else(|| panic!("the server did not tell its version, but: {info:?}"))
+            .unwrap_or_else(|| panic!("the server did not report its version, but: {info:?}"))
     }
 
     /// What it has written to its log.
@@ -171,10 +171,10 @@ impl Server {
         self.stop();
         match self.spawn() {
             Ok(()) => {}
-            Err(StoreError::PortTaken) => {
-                panic!("somebody took the port of the stopped server; use a socket")
+            Err(StartError::PortTaken) => {
+                panic!("another process took the port of the stopped server; use a socket")
             }
-            Err(StoreError::Other(sentence)) => panic!("{sentence}"),
+            Err(StartError::Other(sentence)) => panic!("{sentence}"),
         }
     }
 
@@ -184,7 +184,7 @@ impl Server {
         port: Option<u16>,
         tls: Option<Tls>,
         args: Vec<OsString>,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self, StartError> {
         let folder = tempfile::Builder::new().prefix("tenure-").tempdir();
         let folder = folder.expect("a test can create a folder in the temporary folder");
         tls.iter().for_each(|tls| tls.write(folder.path()));
@@ -195,16 +195,16 @@ impl Server {
         Ok(server)
     }
 
-    fn spawn(&mut self) -> Result<(), StoreError> {
+    fn spawn(&mut self) -> Result<(), StartError> {
         let spawned = self.command().and_then(|mut command| command.spawn());
         let program = self.program.display();
         let child = spawned
-            .map_err(|error| StoreError::Other(format!("could not start {program}: {error}")))?;
+            .map_err(|error| StartError::Other(format!("could not start {program}: {error}")))?;
         self.guardian.watch(child.id());
         self.child = Some(child);
         let outcome = wait::until(START_BOUND, || self.progress()).unwrap_or_else(|| {
             let what = format!("the server did not answer within {START_BOUND:?}");
-            Err(StoreError::Other(format!("{what}:\n{}", self.log())))
+            Err(StartError::Other(format!("{what}:\n{}", self.log())))
         });
         if outcome.is_err() {
             self.kill();
@@ -224,20 +224,20 @@ impl Server {
     }
 
     /// How far the start has come: none while it is under way.
-    fn progress(&self) -> Option<Result<(), StoreError>> {
+    fn progress(&self) -> Option<Result<(), StartError>> {
         let pid = Pid::from_child(self.child.as_ref()?);
         if !has_ended(pid) {
             return self.is_ready().then_some(Ok(()));
         }
         let log = self.log();
         if log.contains("Address already in use") {
-            return Some(Err(StoreError::PortTaken));
+            return Some(Err(StartError::PortTaken));
         }
         let hint = match self.endpoint {
             Endpoint::Tls { .. } => "; one that speaks TLS is needed, such as your system's Redis",
             _ => "",
         };
-        Some(Err(StoreError::Other(format!("the server ended at its start{hint}:\n{log}"))))
+        Some(Err(StartError::Other(format!("the server ended at its start{hint}:\n{log}"))))
     }
 
     /// Whether our own process answers, and with its data loaded.
@@ -273,6 +273,6 @@ impl Drop for Server {
 
 /// Whether our child has ended. It is left to be waited for, so its id stays ours.
 fn has_ended(pid: Pid) -> bool {
-    let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-    matches!(waitid(WaitId::Pid(pid), look), Ok(Some(_)))
+    let poll = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    matches!(waitid(WaitId::Pid(pid), poll), Ok(Some(_)))
 }

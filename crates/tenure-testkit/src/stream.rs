@@ -48,7 +48,7 @@ impl Stream {
         }
     }
 
-    /// Ends it in that direction, for whoever reads or writes it now, too. It may have ended already.
+    /// Shuts that direction down, and wakes threads that read or write it. It may have ended already.
     pub(crate) fn shutdown(&self, how: Shutdown) {
         let _ = match self {
             Self::Unix(stream) => stream.shutdown(how),

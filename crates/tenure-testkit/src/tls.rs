@@ -1,4 +1,4 @@
-//! TLS for a server of a test: an authority and its certificates, made on the spot.
+//! TLS for a server of a test: an authority and its certificates, made by the test.
 
 use std::ffi::OsString;
 use std::fs;
@@ -68,19 +68,19 @@ impl Tls {
         let (ca, issuer) = authority("an authority");
         write("ca.pem", ca);
         write("stranger.pem", authority("a stranger").0);
-        for (who, names) in [("server", self.names.clone()), ("client", vec!["client".into()])] {
+        for (role, names) in [("server", self.names.clone()), ("client", vec!["client".into()])] {
             let mut params = CertificateParams::new(names).expect("names of a test are proper");
-            if who == "server" && self.is_expired {
+            if role == "server" && self.is_expired {
                 params.not_before = date_time_ymd(2020, 1, 1);
                 params.not_after = date_time_ymd(2021, 1, 1);
             }
-            if who == "server" && self.is_authority {
+            if role == "server" && self.is_authority {
                 params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
             }
             let key = new_key();
             let certificate = params.signed_by(&key, &issuer).expect("an authority can sign");
-            write(&format!("{who}.pem"), certificate.pem());
-            write(&format!("{who}.key"), key.serialize_pem());
+            write(&format!("{role}.pem"), certificate.pem());
+            write(&format!("{role}.key"), key.serialize_pem());
         }
     }
 

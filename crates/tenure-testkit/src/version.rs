@@ -1,4 +1,4 @@
-//! Which server this is.
+//! The kind and version of a server.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Reads what `INFO server` says. Valkey also claims a Redis version, so its own name goes first.
+    /// Parses the output of `INFO server`. Valkey also claims a Redis version, so its own field goes first.
     pub(crate) fn parse(info: &str) -> Option<Self> {
         let valkey = field(info, "valkey_version").map(|number| (Flavor::Valkey, number));
         let (flavor, text) =
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn redis_and_valkey_are_told_apart() {
+    fn redis_and_valkey_are_distinguished() {
         let redis = Version::parse("# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n");
         assert_eq!(redis.unwrap().to_string(), "Redis 7.0.15");
         let valkey =

@@ -1,4 +1,4 @@
-//! The testkit's server is real, alone, and gone when its test is.
+//! The testkit's server is real, exclusive to its test, and ends with it.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ fn it_answers_on_a_port() {
 }
 
 #[test]
-fn it_speaks_tls_and_is_looked_at_plainly() {
+fn it_speaks_tls_and_is_inspected_without() {
     let server = Server::builder().flavor(Flavor::Redis).tls(Tls::default()).start();
     assert_eq!(ask(&server, &["PING"]), Reply::Simple("PONG".into()));
     let (port, folder) = (server.port().unwrap(), server.folder().display());
@@ -54,7 +54,7 @@ fn it_speaks_tls_and_is_looked_at_plainly() {
 }
 
 #[test]
-fn it_tells_its_version() {
+fn it_reports_its_version() {
     let version = Server::start().version();
     assert!(version.number >= (6, 2, 0), "{version}");
 }
@@ -68,7 +68,7 @@ fn it_is_of_the_kind_that_was_asked_for() {
 }
 
 #[test]
-fn it_is_redis_if_nobody_asks() {
+fn it_is_redis_by_default() {
     if !Flavor::Redis.is_left_out() {
         assert_eq!(Server::start().version().flavor, Flavor::Redis);
     }
@@ -175,14 +175,14 @@ fn a_server_does_not_outlive_a_killed_test_process() {
     let socket = lines
         .map_while(Result::ok)
         .find_map(|line| line.split_once("listens on ").map(|(_, socket)| PathBuf::from(socket)));
-    let socket = socket.expect("the other process tells its socket");
+    let socket = socket.expect("the other process prints its socket");
     let mut connection = Connection::unix(&socket).unwrap();
     test.kill().unwrap();
     test.wait().unwrap();
     // Its end closes the connection; a server that lived on would leave the read to time out.
     let end = connection.read().unwrap_err().kind();
     assert!(matches!(end, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset), "{end}");
-    wait_until_gone(socket.parent().unwrap());
+    wait_until_removed(socket.parent().unwrap());
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn holds_a_server_until_its_input_ends() {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a folder that goes away sends no event")]
-fn wait_until_gone(folder: &Path) {
+fn wait_until_removed(folder: &Path) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while folder.exists() {
         assert!(std::time::Instant::now() < end, "the folder was left behind");

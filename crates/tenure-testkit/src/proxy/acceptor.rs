@@ -1,21 +1,18 @@
-//! Takes in new connections, each according to what the proxy does at the moment.
+//! Accepts connections: each is forwarded, refused or left dark, as the proxy is set.
 //!
-//! What is closed here is shut down, not only dropped: a process that another test is just starting
-//! holds copies of all that is open, for a moment, and would keep it open.
+//! Connections are shut down, not only dropped: a process that another test is just starting briefly
+//! inherits all open descriptors, and would keep them open.
 
 use std::io::ErrorKind;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use super::hub::Hub;
 use super::link::Link;
 use super::pump;
+use crate::endpoint::Endpoint;
 use crate::stream::Stream;
-
-/// How long our own knock at the door may take.
-const KNOCK_BOUND: Duration = Duration::from_secs(1);
 
 pub(super) struct Acceptor(Option<JoinHandle<()>>);
 
@@ -24,15 +21,15 @@ impl Acceptor {
         let hub = Arc::clone(hub);
         Self(Some(std::thread::spawn(move || {
             accept(&hub, &listener);
-            // Some systems do not know this of a listener; there it ends a moment later.
+            // Some systems do not support this for a listener; there it closes a little later.
             let _ = rustix::net::shutdown(&listener, rustix::net::Shutdown::Both);
         })))
     }
 
-    /// Ends it, once the hub says that all is over. It sleeps until somebody connects, so we do.
-    pub(super) fn end(&mut self, address: SocketAddr) {
-        let knocked = TcpStream::connect_timeout(&address, KNOCK_BOUND).is_ok();
-        if let Some(thread) = self.0.take().filter(|thread| knocked || thread.is_finished()) {
+    /// Ends the thread, once the hub is over. It blocks in `accept`, so a connection of our own wakes it.
+    pub(super) fn end(&mut self, endpoint: &Endpoint) {
+        let is_awake = endpoint.stream().is_ok();
+        if let Some(thread) = self.0.take().filter(|thread| is_awake || thread.is_finished()) {
             let _ = thread.join();
         }
     }
@@ -42,10 +39,10 @@ fn accept(hub: &Arc<Hub>, listener: &TcpListener) {
     loop {
         let client = match listener.accept() {
             Ok((client, _)) => client,
-            Err(error) if is_passing(error.kind()) => continue,
-            Err(error) => panic!("the proxy cannot accept connections: {error}"),
+            Err(error) if is_transient(error.kind()) => continue,
+            Err(error) => panic!("the proxy could not accept a connection: {error}"),
         };
-        if hub.look(|state| state.is_over) {
+        if hub.read(|state| state.is_over) {
             return;
         }
         if let Some(link) = connect(hub, client) {
@@ -54,8 +51,8 @@ fn accept(hub: &Arc<Hub>, listener: &TcpListener) {
     }
 }
 
-/// A client that gave up while it waited is no reason to stop.
-fn is_passing(kind: ErrorKind) -> bool {
+/// A client that disconnected before it was accepted is no reason to stop.
+fn is_transient(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::ConnectionAborted | ErrorKind::Interrupted)
 }
 
@@ -63,7 +60,7 @@ fn is_passing(kind: ErrorKind) -> bool {
 fn connect(hub: &Hub, client: TcpStream) -> Option<Arc<Link>> {
     let client = Stream::over(client).ok()?;
     let (refuses, is_dark, endpoint) =
-        hub.look(|state| (state.refuses, state.is_dark, state.endpoint.clone()));
+        hub.read(|state| (state.refuses, state.is_dark, state.endpoint.clone()));
     let server = if refuses || is_dark { None } else { endpoint.stream().ok() };
     if refuses || (server.is_none() && !is_dark) {
         client.shutdown(Shutdown::Both);
@@ -74,11 +71,11 @@ fn connect(hub: &Hub, client: TcpStream) -> Option<Arc<Link>> {
 
 fn admit(hub: &Arc<Hub>, link: Arc<Link>) {
     hub.change(|state| {
-        // The night may have fallen while it was being connected.
+        // The proxy may have gone dark while the link was being connected.
         if state.is_dark {
             link.go_dark();
         }
-        state.links.retain(|link| !link.is_gone());
+        state.links.retain(|link| !link.is_finished());
         state.threads.retain(|thread| !thread.is_finished());
         state.threads.extend(pump::start(hub, &link));
         state.links.push(link);

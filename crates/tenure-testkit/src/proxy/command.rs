@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use super::frame::{self, Frame};
+use crate::resp::Reply;
+use crate::resp::decode::malformed;
 
 /// A label must fit a line.
 const LABEL_LENGTH: usize = 60;
@@ -56,23 +57,27 @@ impl Command {
         format!("{} {}", self.name, line.chars().take(LABEL_LENGTH).collect::<String>())
     }
 
-    /// Reads the command that a frame holds.
-    pub(super) fn parse(frame: &Frame) -> io::Result<Self> {
-        let mut words =
-            frame.strings().ok_or_else(|| frame::malformed("a request is an array of strings"))?;
-        let name = words.next().ok_or_else(|| frame::malformed("a request without a word"))?;
+    /// Reads a request as a command.
+    pub(super) fn parse(request: &Reply) -> io::Result<Self> {
+        let words: Option<Vec<_>> = match request {
+            Reply::Array(Some(words)) => words.iter().map(Reply::bytes).collect(),
+            _ => None,
+        };
+        let words = words.ok_or_else(|| malformed("a request is an array of strings"))?;
+        let (name, args) =
+            words.split_first().ok_or_else(|| malformed("a request without a command"))?;
         let command = Self {
             name: String::from_utf8_lossy(name).to_ascii_uppercase().into(),
-            args: words.map(<[u8]>::to_vec).collect(),
+            args: args.iter().map(|arg| arg.to_vec()).collect(),
         };
         if command.has_no_paired_reply() {
             let name = &command.name;
-            return Err(frame::malformed(&format!("replies cannot be paired after {name}")));
+            return Err(malformed(&format!("replies cannot be paired after {name}")));
         }
         Ok(command)
     }
 
-    /// After these a reply could no longer be known by its place: better to say so than to guess.
+    /// After these, replies could no longer be matched by their order: refuse instead of guessing.
     fn has_no_paired_reply(&self) -> bool {
         let subcommand = self.args.first().map(|arg| arg.to_ascii_uppercase());
         match self.name() {
@@ -86,11 +91,16 @@ impl Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resp::decode::Message;
+
+    fn parsed(mut bytes: &[u8]) -> io::Result<Command> {
+        Command::parse(&Message::read(&mut bytes)?.expect("a whole message").value)
+    }
 
     fn command(words: &[&str]) -> io::Result<Command> {
         let mut bytes = format!("*{}\r\n", words.len());
         words.iter().for_each(|word| bytes += &format!("${}\r\n{word}\r\n", word.len()));
-        Command::parse(&Frame::read(&mut bytes.as_bytes())?.expect("a whole frame"))
+        parsed(bytes.as_bytes())
     }
 
     #[test]
@@ -113,9 +123,7 @@ mod tests {
         assert!(command(&[]).is_err());
         assert!(command(&["MONITOR"]).is_err());
         assert!(command(&["client", "reply", "off"]).is_err());
-        let nested = Frame::read(&mut &b"*1\r\n*0\r\n"[..]).unwrap().unwrap();
-        assert!(Command::parse(&nested).is_err());
-        let status = Frame::read(&mut &b"+OK\r\n"[..]).unwrap().unwrap();
-        assert!(Command::parse(&status).is_err());
+        assert!(parsed(b"*1\r\n*0\r\n").is_err());
+        assert!(parsed(b"+OK\r\n").is_err());
     }
 }

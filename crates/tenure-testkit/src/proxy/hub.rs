@@ -1,5 +1,5 @@
-//! What the threads of a proxy share: rules, record, modes and connections, behind one lock; and the
-//! one place where they wait for it to change.
+//! The shared state of a proxy's threads: rules, record, modes and connections, behind one mutex, and the
+//! condition variable for its changes.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -58,37 +58,37 @@ impl Hub {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    pub(super) fn look<T>(&self, ask: impl FnOnce(&State) -> T) -> T {
+    pub(super) fn read<T>(&self, ask: impl FnOnce(&State) -> T) -> T {
         ask(&self.lock())
     }
 
-    /// Changes something, and wakes whoever waits for a change.
+    /// Changes the state, and wakes the threads that wait for a change.
     pub(super) fn change<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         let outcome = act(&mut self.lock());
         self.changed.notify_all();
         outcome
     }
 
-    /// Records a request and judges it; one on a dark link is recorded alone.
+    /// Records a request and applies the rules; on a dark link it is only recorded.
     pub(super) fn request(&self, command: &Command, link: &Link) -> Verdict {
         let mut state = self.lock();
         state.record.push(command.clone());
         if !link.carries() {
             return Verdict::default();
         }
-        state.rules.judge(Direction::Requests, command)
+        state.rules.apply(Direction::Requests, command)
     }
 
-    /// Judges a reply to this command.
+    /// Applies the rules to a reply to this command.
     pub(super) fn reply(&self, command: &Command, link: &Link) -> Verdict {
         let mut state = self.lock();
         if !link.carries() {
             return Verdict::default();
         }
-        state.rules.judge(Direction::Replies, command)
+        state.rules.apply(Direction::Replies, command)
     }
 
-    /// Counts a message to a subscriber, and says whether it may pass.
+    /// Counts a message to a subscriber, and returns whether it may pass.
     pub(super) fn message(&self) -> bool {
         let mut state = self.lock();
         state.messages += 1;
@@ -112,7 +112,7 @@ impl Hub {
         }
     }
 
-    /// A panic while it was locked came from the test's own function, and left nothing half done.
+    /// A panic while the mutex was held came from the test's own function, and left no change incomplete.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,13 +1,13 @@
-//! Which reply answers which request: on one connection, replies come in the order of requests.
+//! Matches replies with requests: on one connection, replies arrive in the order of requests.
 //!
-//! Not every message from the server is a reply. Subscribers get messages that nobody asked for, and a
+//! Not every message from the server is a reply. Subscribers get unsolicited messages, and a
 //! `SUBSCRIBE` gets one confirmation for each of its channels.
 
 use std::collections::VecDeque;
 
 use super::command::Command;
-use super::frame::Frame;
 use super::subscriptions::{self, Subscriptions};
+use crate::resp::Reply;
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -23,24 +23,24 @@ enum Entry {
     Cut,
 }
 
-/// What a message from the server is.
+/// The meaning of a message from the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// The reply to this command, or the first of its confirmations.
     Reply(Command),
     /// A further confirmation of the same command.
     More,
-    /// Nobody asked for it.
+    /// An unsolicited message.
     Message,
 }
 
 impl Ledger {
-    /// Notes a request, before it is sent.
+    /// Records a request, before it is sent.
     pub(super) fn expect(&mut self, command: Command) {
         self.open.push_back(Entry::Request(command, None));
     }
 
-    /// Notes that a request was lost. Whether all replies before it have come.
+    /// Records that a request was lost. Returns whether all replies before it have arrived.
     pub(super) fn expect_cut(&mut self) -> bool {
         self.open.push_back(Entry::Cut);
         self.is_cut()
@@ -51,16 +51,16 @@ impl Ledger {
         matches!(self.open.front(), Some(Entry::Cut))
     }
 
-    /// Says what this message is. To be asked once for each, in order.
-    pub(super) fn meaning(&mut self, frame: &Frame) -> Meaning {
+    /// Classifies this message. Must be called once for each, in order.
+    pub(super) fn meaning(&mut self, message: &Reply) -> Meaning {
         let Some(Entry::Request(command, left)) = self.open.front_mut() else {
-            self.subscriptions.note(frame);
+            self.subscriptions.note(message);
             return Meaning::Message;
         };
         let is_confirmation =
-            subscriptions::is_subscription(command) && subscriptions::confirms(frame, command);
+            subscriptions::is_subscription(command) && subscriptions::confirms(message, command);
         if !is_confirmation {
-            return self.plain_meaning(frame);
+            return self.plain_meaning(message);
         }
         let is_first = left.is_none();
         let expected = left.unwrap_or_else(|| self.subscriptions.confirmations(command));
@@ -69,14 +69,14 @@ impl Ledger {
         if expected <= 1 {
             self.open.pop_front();
         }
-        self.subscriptions.note(frame);
+        self.subscriptions.note(message);
         if is_first { Meaning::Reply(command) } else { Meaning::More }
     }
 
     /// A message that confirms no subscription.
-    fn plain_meaning(&mut self, frame: &Frame) -> Meaning {
-        if self.subscriptions.is_message(frame) {
-            self.subscriptions.note(frame);
+    fn plain_meaning(&mut self, message: &Reply) -> Meaning {
+        if self.subscriptions.is_message(message) {
+            self.subscriptions.note(message);
             return Meaning::Message;
         }
         let Some(Entry::Request(command, _)) = self.open.pop_front() else {
@@ -92,22 +92,27 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resp::decode::Message;
 
-    /// A frame of words; the first character of the text is its kind.
-    fn frame(text: &str) -> Frame {
+    fn decoded(text: &str) -> Reply {
+        Message::read(&mut text.as_bytes()).unwrap().unwrap().value
+    }
+
+    /// A message of words; the first character of the text is its kind.
+    fn message(text: &str) -> Reply {
         let (kind, words) = text.split_at(1);
         let words: Vec<_> = words.split(' ').collect();
         let mut bytes = format!("{kind}{}\r\n", words.len());
         words.iter().for_each(|word| bytes += &format!("${}\r\n{word}\r\n", word.len()));
-        Frame::read(&mut bytes.as_bytes()).unwrap().unwrap()
+        decoded(&bytes)
     }
 
-    fn status(line: &str) -> Frame {
-        Frame::read(&mut format!("{line}\r\n").as_bytes()).unwrap().unwrap()
+    fn status(line: &str) -> Reply {
+        decoded(&format!("{line}\r\n"))
     }
 
     fn command(text: &str) -> Command {
-        Command::parse(&frame(&format!("*{text}"))).unwrap()
+        Command::parse(&message(&format!("*{text}"))).unwrap()
     }
 
     fn ledger(commands: &[&str]) -> Ledger {
@@ -121,7 +126,7 @@ mod tests {
         let mut ledger = ledger(&["GET a", "LRANGE b 0 9"]);
         assert_eq!(ledger.meaning(&status("$-1")), Meaning::Reply(command("GET a")));
         // Without a subscription this is a list like any other.
-        let list = ledger.meaning(&frame("*message x y"));
+        let list = ledger.meaning(&message("*message x y"));
         assert_eq!(list, Meaning::Reply(command("LRANGE b 0 9")));
         assert_eq!(ledger.meaning(&status("-ERR going down")), Meaning::Message);
     }
@@ -130,7 +135,7 @@ mod tests {
     fn a_subscription_is_confirmed_for_each_channel_and_messages_come_between() {
         for kind in ['*', '>'] {
             let mut ledger = ledger(&["SUBSCRIBE a b", "PING"]);
-            let mut meaning = |text: &str| ledger.meaning(&frame(&format!("{kind}{text}")));
+            let mut meaning = |text: &str| ledger.meaning(&message(&format!("{kind}{text}")));
             assert_eq!(meaning("subscribe a 1"), Meaning::Reply(command("SUBSCRIBE a b")));
             assert_eq!(meaning("message a hello"), Meaning::Message);
             assert_eq!(meaning("subscribe b 2"), Meaning::More);
@@ -143,13 +148,13 @@ mod tests {
     fn to_end_all_subscriptions_is_confirmed_for_each_or_once() {
         let mut ledger = ledger(&["SUBSCRIBE a b", "PSUBSCRIBE c", "UNSUBSCRIBE", "UNSUBSCRIBE"]);
         for text in ["*subscribe a 1", "*subscribe b 2", "*psubscribe c 3"] {
-            ledger.meaning(&frame(text));
+            ledger.meaning(&message(text));
         }
         let end = || Meaning::Reply(command("UNSUBSCRIBE"));
-        assert_eq!(ledger.meaning(&frame("*unsubscribe a 2")), end());
-        assert_eq!(ledger.meaning(&frame("*unsubscribe b 1")), Meaning::More);
+        assert_eq!(ledger.meaning(&message("*unsubscribe a 2")), end());
+        assert_eq!(ledger.meaning(&message("*unsubscribe b 1")), Meaning::More);
         assert_eq!(ledger.meaning(&status("*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:1")), end());
-        assert_eq!(ledger.meaning(&frame("*pmessage c x y")), Meaning::Message);
+        assert_eq!(ledger.meaning(&message("*pmessage c x y")), Meaning::Message);
         assert!(ledger.open.is_empty());
     }
 
@@ -164,9 +169,9 @@ mod tests {
     #[test]
     fn after_a_reset_a_list_is_a_list() {
         let mut ledger = ledger(&["SUBSCRIBE a", "RESET", "LRANGE b 0 9"]);
-        ledger.meaning(&frame("*subscribe a 1"));
+        ledger.meaning(&message("*subscribe a 1"));
         assert_eq!(ledger.meaning(&status("+RESET")), Meaning::Reply(command("RESET")));
-        let list = ledger.meaning(&frame("*message x y"));
+        let list = ledger.meaning(&message("*message x y"));
         assert_eq!(list, Meaning::Reply(command("LRANGE b 0 9")));
     }
 

@@ -1,4 +1,4 @@
-//! One connection through the proxy: the client's half, the server's half, and what has become of it.
+//! One connection through the proxy: the client's half, the server's half, and its state.
 
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::ledger::Ledger;
 use crate::stream::Stream;
 
-/// One connection. Its facts only ever become true, and only within `Hub::change`, so that whoever
-/// waits there notices.
+/// One connection. Its flags only ever become true, and only within `Hub::change`, which wakes the threads
+/// that wait for them.
 pub(super) struct Link {
     pub(super) client: Stream,
     /// None if it was opened into a black hole.
@@ -55,8 +55,8 @@ impl Link {
         !self.is_closed() && !self.client_left.load(SeqCst)
     }
 
-    /// Whether nothing of it is left.
-    pub(super) fn is_gone(&self) -> bool {
+    /// Whether both halves are closed.
+    pub(super) fn is_finished(&self) -> bool {
         self.is_closed() && self.client_left.load(SeqCst)
     }
 
@@ -64,8 +64,8 @@ impl Link {
         self.is_dark.store(true, SeqCst);
     }
 
-    /// The client has closed its half. What it sent before is still on its way to the server, unless
-    /// the link is dark, when there is nothing left to wait for.
+    /// The client has closed its half. What it sent before is still forwarded to the server, unless the
+    /// link is dark, when nothing is left to wait for.
     pub(super) fn leave(&self) {
         self.client_left.store(true, SeqCst);
         if self.is_dark() {

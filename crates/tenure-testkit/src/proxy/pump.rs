@@ -1,7 +1,7 @@
-//! The threads that move the messages of one connection: in each direction one takes them in, judges
-//! them and never waits, the other hands them on when their time has come.
+//! The threads that move the messages of one connection: in each direction one reads them, applies the rules
+//! and never waits, the other forwards them when they are due.
 //!
-//! Ends travel in order as well. A client that leaves ends the stream to the server after its last
+//! The ends of streams are forwarded in order as well. A client that leaves ends the stream to the server after its last
 //! request, so a request that is still held is executed later, as on a real network. A server that
 //! leaves, or a reply that is lost, closes the client's half after the last reply.
 
@@ -14,14 +14,14 @@ use std::time::Instant;
 
 use super::ReplyLost;
 use super::command::Command;
-use super::frame::Frame;
 use super::hub::{Hub, now};
 use super::ledger::Meaning;
 use super::link::Link;
 use super::rules::{Rule, Verdict};
+use crate::resp::decode::Message;
 use crate::stream::Stream;
 
-/// A message on its way, or the place of one that was lost.
+/// A message in flight, or the position of a lost one.
 struct Parcel<M> {
     content: Result<M, ReplyLost>,
     due: Option<Instant>,
@@ -32,7 +32,7 @@ type Request = (Command, Vec<u8>);
 type Reply = Vec<u8>;
 
 impl<M> Parcel<M> {
-    /// A message as it was judged.
+    /// A message and the faults that apply to it.
     fn new(message: M, verdict: Verdict) -> Self {
         let due = (!verdict.delay.is_zero()).then(|| now() + verdict.delay);
         Self { content: verdict.lost.map_or(Ok(message), Err), due, holds: verdict.holds }
@@ -42,17 +42,21 @@ impl<M> Parcel<M> {
 /// Starts the threads of a link. One into a black hole has no server.
 pub(super) fn start(hub: &Arc<Hub>, link: &Arc<Link>) -> Vec<JoinHandle<()>> {
     let pump = || Pump { hub: Arc::clone(hub), link: Arc::clone(link) };
-    let (taker, giver) = (pump(), pump());
+    let (receiver, forwarder) = (pump(), pump());
     let (requests, to_server) = channel();
     let mut threads = vec![
-        thread::spawn(move || taker.take_requests(&requests)),
-        thread::spawn(move || giver.with_server(|server| giver.give_requests(server, to_server))),
+        thread::spawn(move || receiver.receive_requests(&requests)),
+        thread::spawn(move || {
+            forwarder.with_server(|server| forwarder.forward_requests(server, to_server))
+        }),
     ];
-    let (taker, giver) = (pump(), pump());
+    let (receiver, forwarder) = (pump(), pump());
     let (replies, to_client) = channel();
     threads.extend([
-        thread::spawn(move || taker.with_server(|server| taker.take_replies(server, &replies))),
-        thread::spawn(move || giver.with_server(|_| giver.give_replies(to_client))),
+        thread::spawn(move || {
+            receiver.with_server(|server| receiver.receive_replies(server, &replies))
+        }),
+        thread::spawn(move || forwarder.with_server(|_| forwarder.forward_replies(to_client))),
     ]);
     threads
 }
@@ -69,10 +73,10 @@ impl Pump {
         }
     }
 
-    fn take_requests(&self, onward: &Sender<Parcel<Request>>) {
+    fn receive_requests(&self, onward: &Sender<Parcel<Request>>) {
         let mut reader = BufReader::new(&self.link.client);
         let outcome = self.read_requests(&mut reader, onward);
-        if is_nonsense("a client", &outcome) {
+        if is_malformed("a client", &outcome) {
             self.hub.change(|_| self.link.close());
         }
         // What comes after a lost request is lost, too, but read, so that the end is a clean one.
@@ -85,12 +89,12 @@ impl Pump {
         reader: &mut impl BufRead,
         onward: &Sender<Parcel<Request>>,
     ) -> io::Result<()> {
-        while let Some(frame) = Frame::read(reader)? {
-            let command = Command::parse(&frame)?;
+        while let Some(message) = Message::read(reader)? {
+            let command = Command::parse(&message.value)?;
             let verdict = self.hub.request(&command, &self.link);
             let is_lost = verdict.lost.is_some();
-            // Nobody takes it if there is no server.
-            let _ = onward.send(Parcel::new((command, frame.into_bytes()), verdict));
+            // There is no receiver if there is no server.
+            let _ = onward.send(Parcel::new((command, message.bytes), verdict));
             if is_lost {
                 break;
             }
@@ -98,7 +102,7 @@ impl Pump {
         Ok(())
     }
 
-    fn give_requests(&self, mut server: &Stream, parcels: Receiver<Parcel<Request>>) {
+    fn forward_requests(&self, mut server: &Stream, parcels: Receiver<Parcel<Request>>) {
         for parcel in parcels {
             self.hub.wait(&self.link, parcel.due, &parcel.holds);
             if !self.link.carries() {
@@ -107,20 +111,20 @@ impl Pump {
             match parcel.content {
                 Ok((command, bytes)) => {
                     self.link.ledger().expect(command);
-                    // If the server has gone, the thread that reads from it notices.
+                    // If the server has ended, the thread that reads from it notices.
                     let _ = server.write_all(&bytes);
                 }
                 Err(_) if self.link.ledger().expect_cut() => server.shutdown(Shutdown::Both),
-                // The last reply before it will see to the cut.
+                // The last reply before it causes the cut.
                 Err(_) => {}
             }
         }
         server.shutdown(Shutdown::Write);
     }
 
-    fn take_replies(&self, server: &Stream, onward: &Sender<Parcel<Reply>>) {
+    fn receive_replies(&self, server: &Stream, onward: &Sender<Parcel<Reply>>) {
         let outcome = self.read_replies(&mut BufReader::new(server), onward);
-        is_nonsense("the server", &outcome);
+        is_malformed("the server", &outcome);
         server.shutdown(Shutdown::Both);
     }
 
@@ -129,15 +133,15 @@ impl Pump {
         reader: &mut impl BufRead,
         onward: &Sender<Parcel<Reply>>,
     ) -> io::Result<()> {
-        while let Some(frame) = Frame::read(reader)? {
-            let meaning = self.link.ledger().meaning(&frame);
+        while let Some(message) = Message::read(reader)? {
+            let meaning = self.link.ledger().meaning(&message.value);
             let verdict = match meaning {
                 Meaning::Reply(command) => self.hub.reply(&command, &self.link),
                 Meaning::Message if !self.hub.message() => continue,
                 Meaning::Message | Meaning::More => Verdict::default(),
             };
             let is_cut = verdict.lost == Some(ReplyLost::Cut);
-            let _ = onward.send(Parcel::new(frame.into_bytes(), verdict));
+            let _ = onward.send(Parcel::new(message.bytes, verdict));
             if is_cut || self.link.ledger().is_cut() {
                 break;
             }
@@ -145,7 +149,7 @@ impl Pump {
         Ok(())
     }
 
-    fn give_replies(&self, parcels: Receiver<Parcel<Reply>>) {
+    fn forward_replies(&self, parcels: Receiver<Parcel<Reply>>) {
         for parcel in parcels {
             self.hub.wait(&self.link, parcel.due, &parcel.holds);
             if !self.link.carries() {
@@ -165,10 +169,12 @@ impl Pump {
     }
 }
 
-/// Whether somebody sent what the proxy does not understand, which it says. An end is no nonsense.
-fn is_nonsense(who: &str, outcome: &io::Result<()>) -> bool {
+/// Whether the peer sent malformed input, which is printed. The end of a stream is not an error.
+fn is_malformed(peer: &str, outcome: &io::Result<()>) -> bool {
     let error = outcome.as_ref().err().filter(|error| error.kind() == ErrorKind::InvalidData);
     error
-        .inspect(|error| eprintln!("the proxy ends a connection, because of {who}: {error}"))
+        .inspect(|error| {
+            eprintln!("the proxy closes a connection, because {peer} sent invalid data: {error}")
+        })
         .is_some()
 }

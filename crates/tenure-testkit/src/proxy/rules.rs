@@ -11,7 +11,7 @@ pub struct Rule(usize);
 
 pub(super) type Matching = Box<dyn Fn(&Command) -> bool + Send>;
 
-/// What a rule does to the messages that match.
+/// The effect of a rule on the messages that match.
 pub(super) enum Effect {
     /// Loses one of them.
     Lose {
@@ -23,7 +23,7 @@ pub(super) enum Effect {
     Hold,
 }
 
-/// What is to happen to one message.
+/// The faults that apply to one message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) lost: Option<ReplyLost>,
@@ -31,7 +31,7 @@ pub(super) struct Verdict {
     pub(super) holds: Vec<Rule>,
 }
 
-/// All rules there ever were; those that ended are kept for their count.
+/// All rules that were ever set; ended ones are kept for their count.
 #[derive(Default)]
 pub(super) struct Rules(Vec<Entry>);
 
@@ -68,8 +68,8 @@ impl Rules {
         self.0[rule.0].strikes
     }
 
-    /// Judges a request, or the reply to it. To be asked once for each, because rules count.
-    pub(super) fn judge(&mut self, direction: Direction, command: &Command) -> Verdict {
+    /// Applies the rules to a request, or to the reply to it. Must be called once for each: rules count.
+    pub(super) fn apply(&mut self, direction: Direction, command: &Command) -> Verdict {
         let mut verdict = Verdict::default();
         for (index, entry) in self.0.iter_mut().enumerate() {
             if entry.is_active && entry.direction == direction && (entry.matching)(command) {
@@ -79,7 +79,7 @@ impl Rules {
         verdict
     }
 
-    /// Whether one of these still holds what it holds.
+    /// Whether one of these rules is still in force.
     pub(super) fn hold(&self, rules: &[Rule]) -> bool {
         rules.iter().any(|rule| self.0[rule.0].is_active)
     }

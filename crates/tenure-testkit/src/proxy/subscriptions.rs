@@ -1,4 +1,4 @@
-//! What one connection has subscribed to, as the server has confirmed it.
+//! The subscriptions of one connection, as the server has confirmed them.
 //!
 //! Needed for two things: to know how many confirmations an `UNSUBSCRIBE` without channels gets, and,
 //! in RESP 2, to know whether an array that begins with `message` is one.
@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use super::command::Command;
-use super::frame::Frame;
+use crate::resp::Reply;
 
 /// Channels, patterns and shard channels, by the commands that end them.
 const KINDS: [&str; 3] = ["UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE"];
@@ -22,29 +22,30 @@ pub(super) fn is_subscription(command: &Command) -> bool {
 }
 
 /// Whether this confirms that command.
-pub(super) fn confirms(frame: &Frame, command: &Command) -> bool {
-    let may = frame.is_push() || frame.is_array();
-    may && frame.item(0).is_some_and(|word| word.eq_ignore_ascii_case(command.name().as_bytes()))
+pub(super) fn confirms(message: &Reply, command: &Command) -> bool {
+    let kind = message.elements().first().and_then(Reply::bytes);
+    kind.is_some_and(|kind| kind.eq_ignore_ascii_case(command.name().as_bytes()))
 }
 
 impl Subscriptions {
-    /// How many confirmations the command gets, as things are when it is executed.
+    /// How many confirmations the command gets, given the subscriptions when it is executed.
     pub(super) fn confirmations(&self, command: &Command) -> usize {
         let named = command.args().len();
         let kind = KINDS.iter().position(|name| *name == command.name());
         match kind {
-            // To end all, of which there may be none, still gets an answer.
+            // Unsubscribing from all gets one reply even if there are none.
             Some(kind) if named == 0 => self.0[kind].len().max(1),
             _ => named,
         }
     }
 
-    /// Notes a confirmation, whether it was asked for or not.
-    pub(super) fn note(&mut self, confirmation: &Frame) {
-        let (Some(word), Some(channel)) = (confirmation.item(0), confirmation.item(1)) else {
+    /// Records a confirmation, requested or not.
+    pub(super) fn note(&mut self, confirmation: &Reply) {
+        let mut elements = confirmation.elements().iter().map(Reply::bytes);
+        let (Some(Some(kind)), Some(Some(channel))) = (elements.next(), elements.next()) else {
             return;
         };
-        let is = |name: &&str| word.eq_ignore_ascii_case(name.as_bytes());
+        let is = |name: &&str| kind.eq_ignore_ascii_case(name.as_bytes());
         if let Some(kind) = BEGIN.iter().position(is) {
             self.0[kind].insert(channel.to_vec());
         } else if let Some(kind) = KINDS.iter().position(is) {
@@ -56,12 +57,12 @@ impl Subscriptions {
         *self = Self::default();
     }
 
-    /// Whether this came without a request. A server also ends subscriptions on its own, when a shard
-    /// moves; the caller has made sure that this confirms nothing.
-    pub(super) fn is_message(&self, frame: &Frame) -> bool {
+    /// Whether this is unsolicited. A server also ends subscriptions by itself, when a shard moves; the caller
+    /// has made sure that this confirms nothing.
+    pub(super) fn is_message(&self, message: &Reply) -> bool {
         let is_subscribed = self.0.iter().any(|channels| !channels.is_empty());
-        let word = frame.item(0).unwrap_or_default();
-        let is_array = || MESSAGES.contains(&word) || word == b"sunsubscribe";
-        frame.is_push() || (is_subscribed && frame.is_array() && is_array())
+        let kind = message.elements().first().and_then(Reply::bytes).unwrap_or_default();
+        let is_known = MESSAGES.contains(&kind) || kind == b"sunsubscribe";
+        matches!(message, Reply::Push(_)) || (is_subscribed && is_known)
     }
 }

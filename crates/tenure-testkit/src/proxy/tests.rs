@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Direction, Proxy};
 use crate::server::Server;
 
-/// Every thread of a proxy shares its hub, so the hub is gone when, and only when, all of them are.
+/// Every thread of a proxy shares its hub, so the hub is dropped when, and only when, all of them have ended.
 #[test]
 fn a_dropped_proxy_leaves_no_thread() {
     let server = Server::start();
@@ -26,7 +26,7 @@ fn a_dropped_proxy_leaves_no_thread() {
 }
 
 #[test]
-fn a_proxy_that_nobody_used_ends_too() {
+fn an_unused_proxy_ends_too() {
     let server = Server::start();
     let proxy = Proxy::start(&server);
     let hub = Arc::downgrade(&proxy.hub);

@@ -1,4 +1,4 @@
-//! Without a fault nobody notices the proxy.
+//! Without a fault the proxy is transparent.
 
 use tenure_testkit::resp::Reply;
 use tenure_testkit::{Flavor, Proxy, Server};
@@ -11,7 +11,7 @@ fn it_carries_both_kinds_of_server_on_sockets_and_ports() {
         for builder in [Server::builder(), Server::builder().on_port()] {
             let server = builder.flavor(flavor).start();
             let proxy = Proxy::start(&server);
-            assert_eq!(proxy.url(), format!("redis://127.0.0.1:{}", proxy.port()));
+            assert!(proxy.url().starts_with("redis://127.0.0.1:"), "{}", proxy.url());
             let mut client = proxy.connect().unwrap();
             assert_eq!(ask(&mut client, "SET key value"), ok());
             assert_eq!(ask(&mut client, "GET key"), text("value"));

@@ -37,7 +37,7 @@ fn after_healing_new_connections_work_and_old_ones_stay_dead() {
     }
     assert_eq!(value(&server, "key").as_deref(), Some("new"));
     drop((old, dark));
-    proxy.wait_until("the dead are gone", |proxy| proxy.connections() == 0);
+    proxy.wait_until("the cut connections are closed", |proxy| proxy.connections() == 0);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn connections_are_counted_while_they_are_open() {
     let other = Proxy::start(&server);
     assert_eq!((proxy.connections(), other.connections()), (1, 0));
     drop(client);
-    proxy.wait_until("it is gone", |proxy| proxy.connections() == 0);
+    proxy.wait_until("the connection is closed", |proxy| proxy.connections() == 0);
 }
 
 #[test]
@@ -140,7 +140,8 @@ fn a_dropped_proxy_closes_its_connections_and_its_port() {
     let (_server, proxy) = start();
     let mut client = proxy.connect().unwrap();
     assert_eq!(ask(&mut client, "PING"), pong());
-    let address = ("127.0.0.1", proxy.port());
+    let url = proxy.url();
+    let address = url.strip_prefix("redis://").unwrap();
     drop(proxy);
     assert_closed(&mut client);
     assert!(std::net::TcpStream::connect(address).is_err());

@@ -32,7 +32,7 @@ pub(crate) fn is_set(command: &Command) -> bool {
     command.name() == "SET"
 }
 
-/// The value on the server, looked up past the proxy.
+/// The value on the server, read without the proxy.
 pub(crate) fn value(server: &Server, key: &str) -> Option<String> {
     server.connect().unwrap().command(&["GET", key]).unwrap().text()
 }

@@ -1,4 +1,4 @@
-//! Messages to subscribers: nobody asked for them, so they are no replies.
+//! Messages to subscribers are unsolicited, so they are no replies.
 
 use tenure_testkit::proxy::ReplyLost;
 use tenure_testkit::resp::{Connection, Reply};
