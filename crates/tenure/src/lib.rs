@@ -39,6 +39,9 @@ mod error;
 pub mod fenced;
 mod foreign;
 mod fork;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 mod handle;
 mod info;
