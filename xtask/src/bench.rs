@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: hands its arguments to the library's benchmark, which prints the figures.
+//! `cargo xtask bench`: passes its arguments to the library's benchmark, which prints the results.
 
 use std::path::PathBuf;
 
@@ -8,13 +8,13 @@ use crate::sh;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Measure only these figures, separated by commas; --list names them all.
+    /// Run only these benchmarks, separated by commas; --list names them all.
     #[arg(long, value_name = "A,B")]
     only: Option<String>,
-    /// Also write the figures to this file, as JSON.
+    /// Also write the results to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// List what can be measured, and stop.
+    /// List the benchmarks, and stop.
     #[arg(long)]
     list: bool,
 }
@@ -42,10 +42,8 @@ pub(crate) fn run(options: &Options) -> sh::Outcome {
     sh::run(cargo)
 }
 
-/// The command as it is shipped, of which some figures are.
+/// The command as it is shipped, which some benchmarks measure.
 fn build_command() -> sh::Outcome<PathBuf> {
     sh::run(sh::cargo(&["build", "--release", "--package", "tenure-cli", "--locked"]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    // Cargo takes it from the workspace's folder, where we run it.
-    Ok(sh::root().join(target).join("release/tenure"))
+    Ok(sh::target_folder().join("release/tenure"))
 }

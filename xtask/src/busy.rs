@@ -1,5 +1,5 @@
-//! Busy loops beside the tests: as many as there are cores, at least two, so that every thread of a test
-//! has to wait for a core now and then. What holds only on an idle machine does not hold.
+//! Busy loops beside the tests: one per core, at least two, so that every thread of a test has to wait for a
+//! core now and then. A property that holds only on an idle machine does not hold.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ impl Drop for Busy {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         for it in self.loops.drain(..) {
-            // It has nothing in it that could panic.
+            // The loop cannot panic.
             let _ = it.join();
         }
     }

@@ -1,10 +1,12 @@
 //! The project's own chores, run as `cargo xtask <chore>`. This file is the map: one subcommand, one file.
 //!
-//! They are plain Rust, so that a fresh clone needs nothing but a toolchain, and a laptop and the
-//! continuous integration run the very same steps.
+//! They are plain Rust, so that a fresh clone needs only a toolchain, and a laptop and the continuous
+//! integration run the same steps.
 
 mod bench;
 mod busy;
+mod deny;
+mod fuzz;
 mod msrv;
 mod promises;
 mod requirements;
@@ -31,19 +33,21 @@ struct Cli {
 enum Chore {
     /// Run every test, against a real Redis, a real Redis 6.2 and a real Valkey.
     ///
-    /// They are taken from TENURE_TEST_REDIS, TENURE_TEST_REDIS_6 and TENURE_TEST_VALKEY, or from the
-    /// PATH. A missing Redis is installed by the package manager (as root, by Homebrew, or with
-    /// TENURE_INSTALL=yes by sudo; TENURE_INSTALL=no forbids it), a missing Redis 6.2 or Valkey is
-    /// unpacked into target/tenure-servers. One that cannot be had is a failure, never a skipped test;
-    /// TENURE_TEST_ONLY=redis, or =redis,valkey, runs the tests with these alone.
+    /// The servers are taken from TENURE_TEST_REDIS, TENURE_TEST_REDIS_6 and TENURE_TEST_VALKEY, or from
+    /// the PATH. A missing Redis is installed by the package manager (as root, by Homebrew or by sudo);
+    /// at a terminal the command asks before, unless --yes or TENURE_INSTALL=yes agrees, and
+    /// TENURE_INSTALL=no forbids it. A missing Redis 6.2 or Valkey is unpacked into target/tenure-servers.
+    /// A server that cannot be provided is a failure, never a skipped test; TENURE_TEST_ONLY=redis, or
+    /// =redis,valkey, runs the tests with these alone.
     Test(test::Options),
-    /// Check all that a change must pass: formatting, lints, docs, promises, oldest Rust, then every test.
+    /// Check everything that a change must pass: formatting, lints, docs, promises, oldest Rust, fuzz targets,
+    /// dependencies, then every test.
     ///
     /// Stops at the first failure. This is what the continuous integration runs.
     Verify(verify::Options),
-    /// Measure: print the figures of the library's benchmark.
+    /// Run the library's benchmarks and print the results.
     Bench(bench::Options),
-    /// Print the variables that name the servers to the tests.
+    /// Print the variables that pass the servers' paths to the tests.
     #[command(hide = true)]
     Server(server::Options),
 }

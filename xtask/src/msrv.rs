@@ -1,9 +1,9 @@
-//! The oldest Rust that the workspace promises to build with (its `rust-version`) must be true.
+//! Checks that the workspace builds with the oldest Rust that it promises (its `rust-version`).
 //!
-//! Every dependency must promise as much, which the metadata tells without building anything; those that
-//! only tests and benchmarks use may be newer, for users do not build them. If that toolchain is installed
-//! the libraries and commands are also checked with it; otherwise clippy's `incompatible_msrv` lint stands
-//! in for our own code.
+//! Every dependency must promise the same, which the metadata says without building anything; those that
+//! only tests and benchmarks use may need a newer one, because users do not build them. If that toolchain is
+//! installed, the libraries and commands are also checked with it; otherwise clippy's `incompatible_msrv`
+//! lint is the check for our own code.
 
 use std::process::Command;
 
@@ -39,7 +39,7 @@ fn build(promised: Version) -> Outcome {
         if has_rustup { sh::output(rustup(&["toolchain", "list"]))? } else { String::new() };
     let Some(toolchain) = toolchain(&toolchains, promised) else {
         sh::say(format!(
-            "Rust {} is not installed; clippy's incompatible_msrv lint stands in for building with it",
+            "Rust {} is not installed; only clippy's incompatible_msrv lint checks for it",
             spell(promised)
         ));
         return Ok(());
@@ -78,7 +78,7 @@ fn newer_packages(metadata: &Value, promised: Version) -> Vec<String> {
         .collect()
 }
 
-/// The members of the workspace and what they need, other than for tests and benchmarks.
+/// The members of the workspace and their dependencies, except those for tests and benchmarks only.
 fn built_by_users(metadata: &Value) -> Vec<&Value> {
     let nodes = list(&metadata["resolve"], "nodes");
     let mut built: Vec<&Value> = list(metadata, "workspace_members").iter().collect();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_newer_dependency_that_users_build_offends() {
+    fn only_a_newer_dependency_that_users_build_is_reported() {
         assert_eq!(newer_packages(&metadata(), (1, 88, 0)), ["modern 3.1.0 needs Rust 1.90.0"]);
         assert!(newer_packages(&metadata(), (1, 90, 0)).is_empty());
     }

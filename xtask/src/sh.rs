@@ -1,16 +1,15 @@
-//! Running other programs, and telling how it went.
+//! Runs other programs, and reports how they ended.
 //!
-//! Whatever fails becomes one sentence, so every chore is a row of `?`. No program gets our standard
-//! input: a question that nobody can answer must fail, not hang.
+//! Every failure becomes one sentence, so every chore is a sequence of `?`. No program gets our standard
+//! input: a question that cannot be answered must fail, not hang.
 
-use std::ffi::OsStr;
 use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Why a chore did not succeed: a sentence that says what happened and what to do.
+/// Why a chore failed: a sentence with the cause and the remedy.
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 
@@ -28,9 +27,14 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The folder of the workspace. Known when this program was built, which is always in place.
+/// The folder of the workspace, known since this program was built there.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// The folder that Cargo builds in, which it resolves from the workspace's folder.
+pub(crate) fn target_folder() -> PathBuf {
+    root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 /// The `cargo` that started us, to be run in the workspace's folder.
@@ -47,29 +51,29 @@ pub(crate) fn run(mut command: Command) -> Outcome {
     check(&command, status)
 }
 
-/// Runs the command to its end, and is told each line that it prints on its standard output, which goes where
+/// Runs the command to its end, and calls `on_line` with each line of its standard output, which goes where
 /// ours goes.
-pub(crate) fn run_listening(mut command: Command, mut hear: impl FnMut(&str)) -> Outcome {
+pub(crate) fn run_with_lines(mut command: Command, mut on_line: impl FnMut(&str)) -> Outcome {
     let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let status = started.and_then(|mut child| {
         let lines = child.stdout.take().map(|printed| BufReader::new(printed).split(b'\n'));
         for line in lines.into_iter().flatten() {
             let line = String::from_utf8_lossy(&line?).into_owned();
             println!("{line}");
-            hear(&line);
+            on_line(&line);
         }
         child.wait()
     });
     check(&command, status)
 }
 
-/// Runs the command with its output going to our standard error, when ours is for the result alone.
+/// Runs the command with its output on our standard error, where ours is reserved for the result.
 pub(crate) fn run_aside(mut command: Command) -> Outcome {
     let status = command.stdin(Stdio::null()).stdout(std::io::stderr()).status();
     check(&command, status)
 }
 
-/// Runs the command and returns what it printed.
+/// Runs the command and returns its standard output.
 pub(crate) fn output(mut command: Command) -> Outcome<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let (status, printed) = match output {
@@ -86,19 +90,12 @@ pub(crate) fn succeeds(mut command: Command) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The programs called `name` in `folders` (in the form of the PATH variable), in order.
-pub(crate) fn programs(name: &str, folders: &OsStr) -> impl Iterator<Item = PathBuf> {
-    std::env::split_paths(folders)
-        .map(move |folder| folder.join(name))
-        .filter(|file| is_program(file))
-}
-
-/// One line on standard error about what is being done.
+/// One line of progress on standard error.
 pub(crate) fn say(line: impl fmt::Display) {
     eprintln!("xtask: {line}");
 }
 
-/// Runs one step under its heading, and says how long it took.
+/// Runs one step under its heading, and prints how long it took.
 pub(crate) fn step(heading: &str, work: impl FnOnce() -> Outcome) -> Outcome {
     eprintln!("\n── {heading}");
     let began = now();
@@ -116,16 +113,11 @@ fn check(command: &Command, status: std::io::Result<ExitStatus>) -> Outcome {
     }
 }
 
-/// The command as a person would type it.
+/// The command as typed in a shell.
 fn line(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let words = std::iter::once(program).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
-}
-
-fn is_program(file: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
 fn seconds(time: Duration) -> String {
@@ -153,24 +145,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_prints_is_heard_line_by_line() {
+    fn output_is_passed_on_line_by_line() {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "echo one; echo two; exit 3"]);
-        let mut heard = Vec::new();
-        run_listening(command, |line| heard.push(line.to_owned())).unwrap_err();
-        assert_eq!(heard, ["one", "two"]);
+        let mut lines = Vec::new();
+        run_with_lines(command, |line| lines.push(line.to_owned())).unwrap_err();
+        assert_eq!(lines, ["one", "two"]);
     }
 
     #[test]
     fn a_missing_program_is_named_in_the_sentence() {
         let failure = output(Command::new("no-such-program")).unwrap_err().to_string();
         assert!(failure.starts_with("could not run `no-such-program`: "), "{failure}");
-    }
-
-    #[test]
-    fn programs_are_found_in_order_and_plain_files_are_not() {
-        let sh: Vec<_> = programs("sh", OsStr::new("/nowhere:/bin:/usr/bin")).collect();
-        assert_eq!(sh[0], Path::new("/bin/sh"));
-        assert_eq!(programs("passwd", OsStr::new("/etc")).count(), 0);
     }
 }

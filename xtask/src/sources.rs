@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use crate::sh::{self, Failure, Outcome};
 
-/// What a line is for, as far as keeping a promise goes.
+/// What a line can do for a promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// It ships, so it can uphold a promise.
     Code,
     /// It can show that a promise is kept.
     Test,
-    /// It only helps: the testkit, test helpers, examples, benchmarks.
+    /// Neither: the testkit, test helpers, examples, benchmarks.
     Help,
 }
 
@@ -61,13 +61,13 @@ pub(crate) fn read(path: &str) -> Outcome<String> {
 }
 
 fn collect(folder: &Path, found: &mut Vec<Source>) -> Outcome {
-    let trouble = |error| Failure::new(format!("could not read {}: {error}.", folder.display()));
-    for entry in fs::read_dir(folder).map_err(trouble)? {
-        let path = entry.map_err(trouble)?.path();
+    let unreadable = |error| Failure::new(format!("could not read {}: {error}.", folder.display()));
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
         if path.is_dir() {
             collect(&path, found)?;
         } else if path.extension().is_some_and(|end| end == "rs" || end == "lua") {
-            let text = fs::read_to_string(&path).map_err(trouble)?;
+            let text = fs::read_to_string(&path).map_err(unreadable)?;
             let path = path.strip_prefix(sh::root()).unwrap_or(&path).to_path_buf();
             found.push(Source { path, text });
         }
@@ -75,7 +75,7 @@ fn collect(folder: &Path, found: &mut Vec<Source>) -> Outcome {
     Ok(())
 }
 
-/// The role of a whole file, by its place: `crates/<name>/<src, tests, …>/…`.
+/// The role of a whole file, by its path: `crates/<name>/<src, tests, …>/…`.
 fn role(path: &Path) -> Role {
     let inner = path.with_extension("");
     let names: Vec<_> = inner.iter().map(|name| name.to_string_lossy()).collect();

@@ -1,17 +1,20 @@
-//! `cargo xtask verify`: all that a change must pass, cheapest first, so that a slip shows in seconds.
+//! `cargo xtask verify`: every check that a change must pass, cheapest first, so that a mistake shows in seconds.
 
 use clap::Args;
 
-use crate::{msrv, promises, requirements, sh, test};
+use crate::{deny, fuzz, msrv, promises, requirements, sh, test};
 
 #[derive(Args)]
 pub(crate) struct Options {
     /// Leave out the tests.
     #[arg(long, conflicts_with = "long")]
     quick: bool,
-    /// Run the tests at length, as `cargo xtask test --long` does.
+    /// Run the tests at length, as `cargo xtask test --long` does, and install cargo-deny if it is missing.
     #[arg(long)]
     long: bool,
+    /// Install a missing system package without asking.
+    #[arg(long)]
+    yes: bool,
 }
 
 pub(crate) fn run(options: &Options) -> sh::Outcome {
@@ -21,14 +24,16 @@ pub(crate) fn run(options: &Options) -> sh::Outcome {
     sh::step("promises", promises::check)?;
     sh::step("requirements", requirements::check)?;
     sh::step("oldest Rust", msrv::check)?;
-    sh::step("dependencies", dependencies)?;
+    sh::step("fuzz targets", fuzz::check)?;
+    sh::step("dependencies", || deny::check(options.long))?;
     if !options.quick {
-        let run = |busy| test::run(&test::Options { long: options.long, busy });
+        let Options { long, yes, .. } = *options;
+        let run = |busy| test::run(&test::Options { long, busy, yes });
         sh::step("tests", || run(false))?;
-        // What only holds on an idle machine does not hold.
+        // A property that holds only on an idle machine does not hold.
         sh::step("tests beside busy loops", || run(true))?;
     }
-    eprintln!("\nAll is well.");
+    eprintln!("\nAll checks passed.");
     Ok(())
 }
 
@@ -39,7 +44,7 @@ fn formatting() -> sh::Outcome {
 fn lints() -> sh::Outcome {
     let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
     sh::run(sh::cargo(&clippy))?;
-    // Users may leave engines out; what only those need must go with them.
+    // Users may leave engines out; the code that only those need must be left out with them.
     for features in ["", "local", "redis"] {
         let some = ["clippy", "-p", "tenure", "--no-default-features", "--features", features];
         sh::run(sh::cargo(&[&some[..], &["--locked", "--", "-D", "warnings"]].concat()))?;
@@ -51,15 +56,4 @@ fn documentation() -> sh::Outcome {
     let mut doc = sh::cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
     doc.env("RUSTDOCFLAGS", "-D warnings");
     sh::run(doc)
-}
-
-/// Licences, advisories and sources. Optional, because cargo-deny takes minutes to build.
-fn dependencies() -> sh::Outcome {
-    if !sh::succeeds(sh::cargo(&["deny", "--version"])) {
-        sh::say(
-            "skipped, because cargo-deny is not installed (`cargo install cargo-deny` adds it)",
-        );
-        return Ok(());
-    }
-    sh::run(sh::cargo(&["deny", "--all-features", "check"]))
 }

@@ -101,7 +101,14 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_server_says_what_to_do() {
+    fn programs_are_found_in_order_and_plain_files_are_not() {
+        let sh: Vec<_> = programs_in("/nowhere:/bin:/usr/bin".as_ref(), "sh").collect();
+        assert_eq!(sh[0], Path::new("/bin/sh"));
+        assert_eq!(programs_in("/etc".as_ref(), "passwd").count(), 0);
+    }
+
+    #[test]
+    fn a_missing_server_is_an_error_with_a_remedy() {
         assert_eq!(
             search(Flavor::Valkey, None).find().unwrap_err(),
             "there is no Valkey on the PATH; \

@@ -1,23 +1,22 @@
-//! Redis from the system's package manager, if we may use it.
+//! Redis from the system's package manager, with the developer's consent (`consent`).
 //!
-//! We may as root, with Homebrew (which needs no rights), or by sudo without a password when the user
-//! said TENURE_INSTALL=yes. TENURE_INSTALL=no forbids all of it. Some packages start a service; the
-//! tests start servers of their own, so none is left running.
+//! The package manager runs as root, as Homebrew (which needs no rights), or by sudo without a password when
+//! the developer agreed. Some packages start a service; the tests start their own servers, so none is left
+//! running.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::flavor::Flavor;
+use tenure_testkit::{Flavor, program};
+
+use super::consent::{Consent, VARIABLE};
 use crate::sh::{self, Failure, Outcome};
 
-/// The user's word on installing things.
-const VARIABLE: &str = "TENURE_INSTALL";
-
-/// Debian's package starts a service unless it is told not to; the script says how.
+/// Debian's package starts a service by default; the script prevents it.
 const DEBIAN: &str = include_str!("debian.sh");
-/// Starts nothing. On some Fedoras it brings Valkey instead, which is noticed when it is asked.
+/// Starts no service. On some Fedoras it installs Valkey instead, which the version check detects.
 const FEDORA: &str = "dnf install -y redis";
 const HOMEBREW: &str = "brew install redis";
 
@@ -28,7 +27,7 @@ enum Manager {
     Dnf,
 }
 
-/// Who we are to the package manager.
+/// The rights with which the package manager runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rights {
     Root,
@@ -36,26 +35,22 @@ enum Rights {
     None,
 }
 
-pub(super) fn install() -> Outcome<PathBuf> {
-    let wish = std::env::var(VARIABLE).unwrap_or_default();
-    if wish == "no" {
-        return Err(Failure::new(format!("{VARIABLE}=no forbids installing a package.")));
-    }
-    let rights = rights(&wish);
+pub(super) fn install(consent: Consent) -> Outcome<PathBuf> {
+    let rights = rights(consent.allows_sudo());
     let manager = choose(|manager| is_present(manager.program()), rights).ok_or_else(|| {
         Failure::new(format!(
-            "no package manager that may be used without asking \
-             (as root, with Homebrew, or by sudo with {VARIABLE}=yes)."
+            "there is no package manager that may be used \
+             (as root, with Homebrew, or by sudo with --yes or {VARIABLE}=yes)."
         ))
     })?;
     let program = manager.program();
-    sh::say(format!("installing Redis with {program}"));
+    consent.confirm(&manager.plan(rights))?;
     let before = services();
     sh::run_aside(manager.command(rights))
         .map_err(|_| Failure::new(format!("{program} could not install Redis.")))?;
     refuse_new_services(&before)?;
     super::on_path(Flavor::Redis).ok_or_else(|| {
-        Failure::new("a package was installed, but it brought no Redis to the PATH.")
+        Failure::new("a package was installed, but there is still no Redis on the PATH.")
     })
 }
 
@@ -66,12 +61,12 @@ fn refuse_new_services(before: &[String]) -> Outcome {
         return Ok(());
     }
     Err(Failure::new(format!(
-        "the package left a service running (process {}); stop it, then try again.",
+        "the package left a service running (process {}); stop it, then retry.",
         left.join(", ")
     )))
 }
 
-/// The first manager that is present and that we may use.
+/// The first manager that is present and usable with these rights.
 fn choose(is_present: impl Fn(Manager) -> bool, rights: Rights) -> Option<Manager> {
     let order = [Manager::Apt, Manager::Homebrew, Manager::Dnf];
     order.into_iter().filter(|manager| manager.allows(rights)).find(|manager| is_present(*manager))
@@ -100,15 +95,33 @@ impl Manager {
             Self::Homebrew => HOMEBREW,
             Self::Dnf => FEDORA,
         };
-        let by_sudo = rights == Rights::Sudo && self != Self::Homebrew;
-        let words: &[&str] = if by_sudo { &["sudo", "-n", "sh", "-c"] } else { &["sh", "-c"] };
+        let words: &[&str] =
+            if self.needs_sudo(rights) { &["sudo", "-n", "sh", "-c"] } else { &["sh", "-c"] };
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).arg(script);
         command
     }
+
+    fn needs_sudo(self, rights: Rights) -> bool {
+        rights == Rights::Sudo && self != Self::Homebrew
+    }
+
+    /// The sentence that announces the installation.
+    fn plan(self, rights: Rights) -> String {
+        let (package, program) = match self {
+            Self::Apt => ("redis-server", "apt-get install"),
+            Self::Homebrew => ("redis", "brew install"),
+            Self::Dnf => ("redis", "dnf install"),
+        };
+        let sudo = if self.needs_sudo(rights) { "sudo " } else { "" };
+        format!(
+            "the tests need Redis, which is not installed. This installs the system package `{package}` \
+             (`{sudo}{program}`) and starts no service; {VARIABLE}=no forbids it"
+        )
+    }
 }
 
-fn rights(wish: &str) -> Rights {
+fn rights(may_use_sudo: bool) -> Rights {
     let command = |words: &[&str]| {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]);
@@ -117,16 +130,16 @@ fn rights(wish: &str) -> Rights {
     if sh::output(command(&["id", "-u"])).is_ok_and(|id| id.trim() == "0") {
         return Rights::Root;
     }
-    let may_sudo = wish == "yes" && sh::succeeds(command(&["sudo", "-n", "true"]));
-    if may_sudo { Rights::Sudo } else { Rights::None }
+    let has_sudo = may_use_sudo && sh::succeeds(command(&["sudo", "-n", "true"]));
+    if has_sudo { Rights::Sudo } else { Rights::None }
 }
 
-fn is_present(program: &str) -> bool {
+fn is_present(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    sh::programs(program, &path).next().is_some()
+    program::programs_in(&path, name).next().is_some()
 }
 
-/// A process, as far as it matters here.
+/// A running process.
 struct Process {
     id: String,
     user: u32,
@@ -134,7 +147,7 @@ struct Process {
 }
 
 impl Process {
-    /// Reads a process's folder in /proc; none if it has ended, or is no process.
+    /// Reads a process's folder in /proc; none if it has ended, or the folder is not a process.
     fn read(folder: &Path) -> Option<Self> {
         let has_ended = fs::read(folder.join("cmdline")).ok()?.is_empty();
         if has_ended {
@@ -159,7 +172,7 @@ fn services() -> Vec<String> {
     services_in(processes, own.uid())
 }
 
-/// A service runs under its own user, which tells it from the servers that a test started.
+/// A service runs under its own user, unlike the servers that a test started.
 fn services_in(processes: impl Iterator<Item = Process>, own_user: u32) -> Vec<String> {
     let is_server = |process: &Process| Flavor::PROGRAMS.contains(&process.name.trim_end());
     processes
@@ -188,6 +201,13 @@ mod tests {
         assert_eq!(program(Manager::Apt, Rights::Sudo), "sudo");
         assert_eq!(program(Manager::Homebrew, Rights::Sudo), "sh");
         assert_eq!(program(Manager::Dnf, Rights::Root), "sh");
+    }
+
+    #[test]
+    fn the_plan_names_the_package_and_the_command() {
+        let plan = Manager::Apt.plan(Rights::Sudo);
+        assert!(plan.contains("`redis-server` (`sudo apt-get install`)"), "{plan}");
+        assert!(Manager::Homebrew.plan(Rights::Sudo).contains("`redis` (`brew install`)"));
     }
 
     #[test]

