@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 use tenure::engine::ForceOutcome;
 use tenure::{Error, Handle, LockName, Owner, Released, Tenure};
 
+use crate::args::lock_args::LockArgs;
+use crate::args::store::Store;
+use crate::exec::loss;
 use crate::exit::Exit;
-use crate::lock_args::LockArgs;
-use crate::output::{Form, is_unheard, say};
-use crate::store::Store;
-use crate::{about, format, loss};
+use crate::view::output::{Form, is_unheard, say};
+use crate::view::{about, format};
 
 /// Acquire a lock, and print a handle to renew and release it with
 ///
@@ -88,8 +89,8 @@ pub(crate) async fn acquire(arguments: Acquire) -> Result<(), ExitCode> {
         // Nobody knows the handle, so nobody else could release it.
         let _ = tenure.release(&handle).await;
     }
-    // The store forgets who a client is when it leaves; this one's lock stays.
-    std::mem::forget(tenure);
+    // The lock outlives this process, so its holder stays described.
+    tenure.leave_registered();
     printed
 }
 

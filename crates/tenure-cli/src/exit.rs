@@ -7,8 +7,8 @@ use rustix::process::{Pid, Signal, getpid};
 use signal_hook::low_level::emulate_default_handler;
 use tenure::Error;
 
-use crate::output::{self, say};
-use crate::patience::trouble;
+use crate::args::patience::trouble;
+use crate::view::output::{self, say};
 
 /// Why the command ends without the child's own status. The numbers are those of sysexits(3)
 /// and of the shell.

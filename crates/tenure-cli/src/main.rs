@@ -1,43 +1,27 @@
 //! The `tenure` command: any command under a lock, from the shell.
+//!
+//! ```text
+//! exec/      runs a command under a lock: `run`, `elect`
+//! detached   locks that outlive the command: `acquire`, `renew`, `release`
+//! view/      shows locks and stores: `ls`, `show`, `watch`, `doctor`; also `completions` and `man`
+//! args/      arguments that several subcommands share
+//! exit       exit statuses
+//! ```
 
-mod about;
-mod changes;
-mod child;
+mod args;
 mod detached;
-mod doctor;
-mod elect;
+mod exec;
 mod exit;
-mod format;
-mod generate;
-mod guardian;
-mod inspect;
-mod job;
-mod limits;
-mod link;
-mod lock_args;
-mod loss;
-mod output;
-mod patience;
-mod process_tree;
-mod processes;
-mod program;
-mod run;
-mod session;
-mod signals;
-mod store;
-mod supervision;
-mod table;
-mod terminal;
-mod time;
-mod waiting;
-mod watch;
+mod view;
 
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
+use exec::{elect, guardian, limits, run};
 use exit::Exit;
-use output::say;
+use view::output::{self, say};
+use view::{doctor, generate, inspect, watch};
 
 /// Any command under a lock.
 #[derive(Parser)]
@@ -66,7 +50,10 @@ fn main() -> ExitCode {
     if std::env::args_os().next().is_some_and(|name| name == guardian::NAME) {
         return guardian::main();
     }
-    let code = limits::ensure().map_or_else(|code| code, |()| run_subcommand());
+    let code = match limits::ensure() {
+        Ok(()) => run_subcommand(),
+        Err(code) => code,
+    };
     output::finish();
     code
 }
@@ -89,8 +76,9 @@ fn run_subcommand() -> ExitCode {
         Err(error) => return Exit::System.because(&error),
     };
     let ended = match arguments.command {
-        Command::Run(arguments) => Err(runtime.block_on(run::run(arguments))),
-        Command::Elect(arguments) => Err(runtime.block_on(elect::elect(arguments))),
+        // The exit status of these is that of the command that they run.
+        Command::Run(arguments) => return runtime.block_on(run::run(arguments)),
+        Command::Elect(arguments) => return runtime.block_on(elect::elect(arguments)),
         Command::Acquire(arguments) => runtime.block_on(detached::acquire(arguments)),
         Command::Renew(arguments) => runtime.block_on(detached::renew(arguments)),
         Command::Release(arguments) => runtime.block_on(detached::release(arguments)),
@@ -101,14 +89,17 @@ fn run_subcommand() -> ExitCode {
         Command::Completions(arguments) => generate::completions(&arguments, Arguments::command()),
         Command::Man(arguments) => generate::man(&arguments, Arguments::command()),
     };
-    ended.map_or_else(|code| code, |()| ExitCode::SUCCESS)
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(code) => code,
+    }
 }
 
-/// Whether a command is to be run, and nothing tells where it begins.
+/// Whether a command is to be run, and no `--` says where it begins.
 fn lacks_dashes() -> bool {
-    let mut format = std::env::args_os().skip(1);
-    format.next().is_some_and(|word| word == "run" || word == "elect")
-        && format.all(|it| it != "--")
+    let mut words = std::env::args_os().skip(1);
+    words.next().is_some_and(|word| word == "run" || word == "elect")
+        && words.all(|word| word != "--")
 }
 
 #[cfg(test)]
@@ -120,7 +111,7 @@ mod tests {
     const MANUAL: &str = include_str!("../../../docs/cli.md");
 
     /// The words of a text, options among them.
-    fn format(text: &str) -> BTreeSet<&str> {
+    fn words(text: &str) -> BTreeSet<&str> {
         text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect()
     }
 
@@ -141,7 +132,7 @@ mod tests {
         for command in Arguments::command().get_subcommands() {
             let name = command.get_name();
             let section = section(name);
-            let documented = format(&section);
+            let documented = words(&section);
             assert!(documented.contains(name), "{name}");
             // Those are told of several at once.
             let own = command
@@ -159,7 +150,7 @@ mod tests {
 
     #[test]
     fn every_exit_status_is_documented() {
-        let documented = format(MANUAL);
+        let documented = words(MANUAL);
         for exit in [
             Exit::Usage,
             Exit::Unavailable,

@@ -285,6 +285,14 @@ impl Tenure {
         !self.client.driver.is_inherited() && self.client.driver.quiet_within(within).await
     }
 
+    /// For a process that ends while the store keeps a lock for it: a detached one, or one with a least
+    /// time. A client that is dropped unregisters, and the store then no longer knows the host, process and
+    /// program behind its locks. This client stays registered and connected until its process ends, so that
+    /// `inspect` still names the holder of such a lock. Guards are not affected: drop or release them first.
+    pub fn leave_registered(self) {
+        std::mem::forget(self);
+    }
+
     pub(crate) fn driver(&self) -> &Arc<Driver> {
         &self.client.driver
     }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
-use crate::terminal;
+use crate::exec::terminal;
 
 /// Catches signals from now on, until they are asked for.
 pub(crate) struct Signals {

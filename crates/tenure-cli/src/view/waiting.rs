@@ -6,10 +6,10 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use tenure::{Error, Lock, LockInfo, WaiterInfo};
 
-use crate::format::{holders, plain};
-use crate::output::{is_seen, say};
-use crate::terminal;
-use crate::time::pause;
+use crate::args::time::pause;
+use crate::exec::terminal;
+use crate::view::format::{holders, plain};
+use crate::view::output::{is_seen, say};
 
 /// Nobody wants to read about a wait that is over at once.
 const FIRST: Duration = Duration::from_millis(300);

@@ -8,11 +8,11 @@ use clap::Args;
 use serde_json::{Value, json};
 use tenure::{LockInfo, Tenure};
 
+use crate::args::store::Store;
+use crate::args::time::{interval, pause};
 use crate::exit::Exit;
-use crate::format::{self, clock, clock_ms, holds, plain};
-use crate::output::{Form, say};
-use crate::store::Store;
-use crate::time::{interval, pause};
+use crate::view::format::{self, clock, clock_ms, holds, plain};
+use crate::view::output::{Form, say};
 
 /// Follow the locks: a line for every change, until it is interrupted
 ///

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::{LockName, Lost, Owner, Tenure, WhyLost};
 
-use crate::format::{plain, who};
+use crate::view::format::{plain, who};
 
 /// How long to look: what is known already is not kept back for longer.
 const LOOK: Duration = Duration::from_millis(500);

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use rustix::process::Signal;
 
+use crate::exec::signals;
 use crate::exit::Exit;
-use crate::signals;
 
 /// How many files we have open at once, at most, to hold a lock and to run a command.
 const FILES: usize = 24;

@@ -17,10 +17,10 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
-use crate::changes::{Change, await_all, follow, has_ended, until_any_ends};
-use crate::link::{Bequest, Heard, Link, Moment, Order, Word};
-use crate::process_tree::{self, ProcessTree};
-use crate::{program, signals};
+use crate::exec::changes::{Change, await_all, follow, has_ended, until_any_ends};
+use crate::exec::link::{Bequest, Heard, Link, Moment, Order, Word};
+use crate::exec::process_tree::{self, ProcessTree};
+use crate::exec::{program, signals};
 
 /// The name under which it is called.
 pub(crate) const NAME: &str = "tenure-guardian";

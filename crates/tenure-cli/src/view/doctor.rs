@@ -9,10 +9,10 @@ use serde_json::json;
 use tenure::engine::{Finding, Severity};
 use tenure::{Error, Tenure};
 
+use crate::args::store::{Store, Unusable};
 use crate::exit::advice;
-use crate::format::plain;
-use crate::output::Form;
-use crate::store::{Store, Unusable};
+use crate::view::format::plain;
+use crate::view::output::Form;
 
 /// Examine the store: is it fit for locks?
 ///

@@ -6,12 +6,12 @@ use std::time::Duration;
 use clap::Args;
 use tenure::{About, Leadership, Tenure, WaiterInfo};
 
-use crate::job::{Job, OnLost, Outcome};
-use crate::patience::Patience;
-use crate::session::{End, Session};
-use crate::signals::Signals;
-use crate::time::{period, time};
-use crate::waiting;
+use crate::args::patience::Patience;
+use crate::args::time::{period, time};
+use crate::exec::job::{Job, OnLost, Outcome};
+use crate::exec::session::{End, Session};
+use crate::exec::signals::Signals;
+use crate::view::waiting;
 
 /// Run a command while leading an election
 ///

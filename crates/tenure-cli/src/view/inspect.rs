@@ -7,11 +7,11 @@ use clap::Args;
 use serde_json::json;
 use tenure::{Kind, LockInfo};
 
+use crate::args::store::Store;
 use crate::exit::Exit;
-use crate::format::{self, ago, for_people, holds, plain, who};
-use crate::output::{Form, columns, say};
-use crate::store::Store;
-use crate::table;
+use crate::view::format::{self, ago, for_people, holds, plain, who};
+use crate::view::output::{Form, columns, say};
+use crate::view::table;
 
 /// List the locks that are held or wanted
 #[derive(Args)]

@@ -3,7 +3,7 @@
 use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, Width, presets};
 use tenure::LockInfo;
 
-use crate::format::{ago, for_people, plain, who_all};
+use crate::view::format::{ago, for_people, plain, who_all};
 
 const NAME: usize = 0;
 const HOLDER: usize = 2;

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::process::getppid;
 use tenure::{About, HolderInfo, LockInfo};
 
-use crate::run::MARK;
+use crate::exec::run::MARK;
 
 /// A program's name is cut behind so many characters.
 const LONGEST: usize = 64;

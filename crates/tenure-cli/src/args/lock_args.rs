@@ -6,12 +6,12 @@ use std::time::Duration;
 use clap::Args;
 use tenure::{Error, Guard, Lock, Owner, Tenure, Wait};
 
+use crate::args::patience::Patience;
+use crate::args::time::{period, time};
 use crate::exit::Exit;
-use crate::format::{holders, in_sentence};
-use crate::output::say;
-use crate::patience::Patience;
-use crate::time::{period, time};
-use crate::waiting;
+use crate::view::format::{holders, in_sentence};
+use crate::view::output::say;
+use crate::view::waiting;
 
 /// How long to look who has a lock, for somebody who has waited long enough.
 const LOOK: Duration = Duration::from_millis(500);

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tenure::{Error, StoreError};
 use tokio::time::{Instant, timeout};
 
+use crate::args::time::pause;
 use crate::exit::Exit;
-use crate::format::in_sentence;
-use crate::output::{is_seen, say};
-use crate::time::pause;
+use crate::view::format::in_sentence;
+use crate::view::output::{is_seen, say};
 
 /// How long to try if the caller has not said it.
 const USUAL: Duration = Duration::from_secs(5);

@@ -7,9 +7,9 @@ use clap::Args;
 use tenure::{About, Builder, Error, Tenure};
 use url::Url;
 
-use crate::about;
+use crate::args::patience::Patience;
 use crate::exit::Exit;
-use crate::patience::Patience;
+use crate::view::about;
 
 /// The variable that names it.
 pub(crate) const VARIABLE: &str = "TENURE_URL";

@@ -14,9 +14,9 @@ use rustix::fs::{OFlags, fcntl_getfl, fstat, makedev};
 use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 
+use crate::exec::terminal;
 use crate::exit::Exit;
-use crate::format::plain;
-use crate::terminal;
+use crate::view::format::plain;
 
 /// How data is printed.
 #[derive(Args)]

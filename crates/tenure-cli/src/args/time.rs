@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::Lease;
 
-use crate::format::in_sentence;
+use crate::view::format::in_sentence;
 
 /// What a time is counted in, from the longest to the shortest, in seconds.
 const UNITS: [(&str, f64); 6] =
@@ -69,7 +69,7 @@ fn within(text: &str, least: Duration, most: Duration) -> Result<Duration, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::for_people;
+    use crate::view::format::for_people;
 
     #[test]
     fn times_are_written_as_people_write_them() {

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use rustix::process::{Pid, Signal, getpid, kill_current_process_group, setpgid};
 use rustix::termios::{LocalModes, tcgetattr, tcgetpgrp, tcsetpgrp};
 
-use crate::processes::{own_group, own_session};
+use crate::exec::processes::{own_group, own_session};
 
 /// Whether a signal stops a job: typed at the terminal, or because the terminal is another's.
 pub(crate) fn stops(signal: Signal) -> bool {

@@ -12,12 +12,12 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::sync::mpsc;
 
-use crate::changes::{Change, Ending, follow};
-use crate::link::{Heard, Link, Order, Word};
-use crate::output::say;
-use crate::process_tree::{self, ProcessTree};
-use crate::processes::Process;
-use crate::{guardian, program, terminal};
+use crate::exec::changes::{Change, Ending, follow};
+use crate::exec::link::{Heard, Link, Order, Word};
+use crate::exec::process_tree::{self, ProcessTree};
+use crate::exec::processes::Process;
+use crate::exec::{guardian, program, terminal};
+use crate::view::output::say;
 
 /// How long a guardian takes to be there at most.
 const BIRTH: Duration = Duration::from_secs(10);

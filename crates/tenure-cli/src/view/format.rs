@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use tenure::{About, Handle, HolderInfo, LockInfo, Owner, WaiterInfo};
 
-use crate::about;
+use crate::view::about;
 
 /// Text of others, on one line of a terminal: what controls it, or hides or reorders text, is
 /// escaped.

@@ -8,15 +8,15 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tenure::{Guard, Lost, WhyLost};
 
-use crate::changes::Change;
-use crate::child::Child;
-use crate::job::{Job, OnLost, Outcome};
-use crate::link::{Link, Moment, Word};
-use crate::output::say;
-use crate::processes::Process;
-use crate::signals::Signals;
-use crate::time::pause;
-use crate::{loss, process_tree, terminal};
+use crate::args::time::pause;
+use crate::exec::changes::Change;
+use crate::exec::child::Child;
+use crate::exec::job::{Job, OnLost, Outcome};
+use crate::exec::link::{Link, Moment, Word};
+use crate::exec::processes::Process;
+use crate::exec::signals::Signals;
+use crate::exec::{loss, process_tree, terminal};
+use crate::view::output::say;
 
 /// How often to look who has ended.
 const LOOK: Duration = Duration::from_millis(20);

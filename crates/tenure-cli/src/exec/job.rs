@@ -8,14 +8,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::ValueEnum;
 use tenure::{Error, Guard, LockName, Owner, Released, Tenure};
 
-use crate::changes::Ending;
-use crate::child::Child;
+use crate::args::store;
+use crate::exec::changes::Ending;
+use crate::exec::child::Child;
+use crate::exec::link::{Bequest, Moment, Order};
+use crate::exec::loss;
+use crate::exec::session::End;
+use crate::exec::signals::Signals;
 use crate::exit::Exit;
-use crate::link::{Bequest, Moment, Order};
-use crate::output::say;
-use crate::session::End;
-use crate::signals::Signals;
-use crate::{loss, store};
+use crate::view::output::say;
 
 /// What to do when the lock is lost.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

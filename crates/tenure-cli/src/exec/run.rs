@@ -6,14 +6,14 @@ use std::time::Duration;
 use clap::Args;
 use tenure::{Error, Guard, Lock, Owner, Released, Tenure};
 
+use crate::args::lock_args::LockArgs;
+use crate::args::patience::Patience;
+use crate::args::time::{period, time};
+use crate::exec::job::{Job, OnLost, Outcome};
+use crate::exec::session::{End, Session};
+use crate::exec::signals::Signals;
 use crate::exit::Exit;
-use crate::job::{Job, OnLost, Outcome};
-use crate::lock_args::LockArgs;
-use crate::output::say;
-use crate::patience::Patience;
-use crate::session::{End, Session};
-use crate::signals::Signals;
-use crate::time::{period, time};
+use crate::view::output::say;
 
 /// Run a command while holding a lock
 ///
@@ -114,8 +114,8 @@ async fn hold(tenure: &Tenure, guard: Guard, arguments: &Arguments, signals: &mu
         arguments.session.say(format_args!("releasing `{}`", held.0));
     }
     if arguments.at_least.is_some() {
-        // The store forgets who a client is when it leaves; this one's lock stays for a while.
-        std::mem::forget(tenure.clone());
+        // The lock may outlive this process, so its holder stays described.
+        tenure.clone().leave_registered();
     }
     job.conclude(outcome, &held, guard.release()).await
 }
@@ -141,8 +141,8 @@ async fn remember(tenure: &Tenure, success_record: &Lock) {
         })
     };
     match marked.await {
-        // The store forgets who a client is when it leaves; this one's mark stays.
-        Ok(Some(_)) => std::mem::forget(tenure.clone()),
+        // The record outlives this process, so its holder stays described.
+        Ok(Some(_)) => tenure.clone().leave_registered(),
         // Another that shared the lock has just succeeded, too.
         Ok(None) => {}
         Err(error) => say(format_args!("it will run again too soon: {error}")),

@@ -12,7 +12,7 @@ use rustix::process::{
     set_child_subreaper, waitid, waitpid,
 };
 
-use crate::processes::{Identity, Process, Processes};
+use crate::exec::processes::{Identity, Process, Processes};
 
 /// The command and all that it has started.
 pub(crate) struct ProcessTree {

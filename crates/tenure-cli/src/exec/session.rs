@@ -9,12 +9,12 @@ use clap::Args;
 use rustix::process::Signal;
 use tenure::Tenure;
 
-use crate::about;
+use crate::args::patience::Patience;
+use crate::args::store::Store;
+use crate::exec::signals::Signals;
 use crate::exit::{Exit, interrupted};
-use crate::output::say;
-use crate::patience::Patience;
-use crate::signals::Signals;
-use crate::store::Store;
+use crate::view::about;
+use crate::view::output::say;
 
 /// How long to wait until a queue is left; whoever does not ask again is soon passed over.
 const LEAVE_TIME: Duration = Duration::from_secs(1);

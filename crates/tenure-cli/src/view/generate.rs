@@ -7,7 +7,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 
 use crate::exit::Exit;
-use crate::output::print;
+use crate::view::output::print;
 
 /// Print completions for a shell
 #[derive(Args)]

@@ -1,0 +1,13 @@
+//! Arguments that several subcommands share.
+//!
+//! ```text
+//! store      --url: which store, and connecting to it
+//! lock_args  -s, -x, --limit, -n, -w, -E, --lease, --note: which lock, and acquiring it
+//! patience   how long an unreachable store is retried
+//! time       times as users write them
+//! ```
+
+pub(crate) mod lock_args;
+pub(crate) mod patience;
+pub(crate) mod store;
+pub(crate) mod time;

@@ -1,0 +1,22 @@
+//! Shows: the subcommands that print locks, and how anything is printed.
+//!
+//! ```text
+//! inspect    `ls` and `show`; `table` fits the list to the terminal
+//! watch      `watch`
+//! doctor     `doctor`
+//! generate   `completions` and `man`
+//! waiting    the progress line of a command that waits for its lock
+//! about      how a holder is described
+//! format     names, times and locks as text and as JSON; escapes foreign text
+//! output     data on standard output, messages on standard error
+//! ```
+
+pub(crate) mod about;
+pub(crate) mod doctor;
+pub(crate) mod format;
+pub(crate) mod generate;
+pub(crate) mod inspect;
+pub(crate) mod output;
+mod table;
+pub(crate) mod waiting;
+pub(crate) mod watch;
