@@ -99,7 +99,7 @@ fn run_subcommand() -> ExitCode {
 fn lacks_dashes() -> bool {
     let mut words = std::env::args_os().skip(1);
     words.next().is_some_and(|word| word == "run" || word == "elect")
-        && words.all(|word| word != "--")
+        && words.all(|word| word != "--" && word != "-c")
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ use crate::view::waiting;
 /// lease is over, and the exit status is 76: start it again to stand again. Otherwise the exit status
 /// is the command's own, as for `tenure run`.
 #[derive(Args)]
+#[command(override_usage = "tenure elect [OPTIONS] <NAME> -- <COMMAND>...
+       tenure elect [OPTIONS] -c <LINE> <NAME>")]
 pub(crate) struct Arguments {
     /// The name under which to stand, for others to see
     #[arg(long, value_name = "TEXT")]
@@ -78,7 +80,7 @@ async fn lead(
     // It is ended a quarter earlier than it must be, and leads until then.
     let grace = leadership.reserve() * 4 / 5;
     let url = arguments.session.store.for_child();
-    let command = &arguments.session.command;
+    let command = &arguments.session.command();
     let job = Job { tenure, command, url, on_lost: OnLost::Kill, grace };
     let outcome = job.run(leadership.guard(), signals).await;
     let held = (leadership.guard().name().clone(), leadership.owner());

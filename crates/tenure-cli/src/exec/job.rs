@@ -159,12 +159,12 @@ impl Job<'_> {
         exit.because(&format!("could not run `{program}`: {error}{hint}"))
     }
 
-    /// For a line of shell that was given as one word.
+    /// For a shell command line that was given as one word.
     fn shell_hint(&self) -> Option<String> {
         let [line] = self.command else { return None };
         let line = line.to_str().filter(|line| line.contains([' ', ';', '|', '&', '$', '>']))?;
         let quoted = line.replace('\'', r"'\''");
-        Some(format!("; no shell reads it: for a line of shell write sh -c '{quoted}'"))
+        Some(format!("; no shell reads it: for a shell command line use -c '{quoted}'"))
     }
 }
 

@@ -28,6 +28,8 @@ use crate::view::output::say;
 /// milliseconds since 1970) in its environment, and in TENURE_URL the store, if it was named, without
 /// its password. Signals are passed on to it, and to its process group.
 #[derive(Args)]
+#[command(override_usage = "tenure run [OPTIONS] <NAME> -- <COMMAND>...
+       tenure run [OPTIONS] -c <LINE> <NAME>")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     lock_args: LockArgs,
@@ -89,7 +91,7 @@ async fn hold(tenure: &Tenure, guard: Guard, arguments: &Arguments, signals: &mu
     let held = (guard.name().clone(), guard.owner());
     let job = Job {
         tenure,
-        command: &arguments.session.command,
+        command: &arguments.session.command(),
         url: arguments.session.store.for_child(),
         on_lost: arguments.on_lost,
         grace: arguments.grace(),

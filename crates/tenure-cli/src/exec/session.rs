@@ -27,14 +27,30 @@ pub(crate) struct Session {
     pub(crate) verbose: bool,
     #[command(flatten)]
     pub(crate) store: Store,
+    /// Run LINE with /bin/sh, as `flock -c` does, instead of a COMMAND
+    #[arg(short = 'c', long = "command", value_name = "LINE")]
+    line: Option<OsString>,
     /// What the command runs under: the lock, or the election
     pub(crate) name: String,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
+    #[arg(
+        last = true,
+        required_unless_present = "line",
+        conflicts_with = "line",
+        value_name = "COMMAND"
+    )]
+    words: Vec<OsString>,
 }
 
 impl Session {
+    /// The command and its arguments.
+    pub(crate) fn command(&self) -> Vec<OsString> {
+        match &self.line {
+            Some(line) => vec!["/bin/sh".into(), "-c".into(), line.clone()],
+            None => self.words.clone(),
+        }
+    }
+
     /// Acquires something, and does something with it. The former may end early with an exit status
     /// that has been told.
     pub(crate) async fn conduct<T>(
@@ -63,7 +79,7 @@ impl Session {
         hold: impl AsyncFnOnce(&Tenure, T, &mut Signals) -> End,
         signals: &mut Signals,
     ) -> End {
-        let about = about::of_command(&self.command);
+        let about = about::of_command(&self.command());
         let tenure = match before_signals(signals, self.store.reach(&about, patience)).await {
             Ok(tenure) => tenure,
             Err(end) => return end,

@@ -45,6 +45,7 @@ pub(crate) fn man(arguments: &Man, mut command: Command) -> Result<(), ExitCode>
 fn render(mut command: Command) -> io::Result<Vec<u8>> {
     let usage = command.render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").replace('-', r"\-");
+    let usage = usage.lines().map(str::trim).collect::<Vec<_>>().join("\n.br\n");
     let is_whole = command.has_subcommands();
     let man = clap_mangen::Man::new(command);
     let mut text = Vec::new();

@@ -115,7 +115,10 @@ fn shells_and_readers_get_their_paper() {
     assert!(said(&["man"]).1.contains(".TH"));
     let page = said(&["man", "run"]).1;
     assert!(page.contains("kill\\-after"), "{page}");
-    assert!(page.contains("\ntenure run [OPTIONS] <NAME> \\-\\- <COMMAND>...\n"), "{page}");
+    assert!(
+        page.contains("\ntenure run [OPTIONS] <NAME> \\-\\- <COMMAND>...\n.br\ntenure run "),
+        "{page}"
+    );
     let missing = "tenure: there is no such subcommand: see `tenure --help`\n".to_owned();
     assert_eq!(said(&["man", "nothing"]), (Some(64), missing));
 }

@@ -12,6 +12,7 @@ use crate::fixture::{Fixture, Gate, Holder, WAITS, tenure, until};
 on_every_store! {
     the_command_runs_and_says_nothing_of_its_own,
     the_exit_status_is_the_commands_own,
+    a_shell_command_line_is_run_by_the_shell,
     a_command_that_cannot_be_run_is_told_as_a_shell_does,
     the_command_knows_its_lock,
     standard_input_passes_through,
@@ -47,15 +48,28 @@ fn the_exit_status_is_the_commands_own(fixture: &Fixture) {
     assert_eq!(fixture.code(&["run", "x", "--", "sh", "-c", "kill -KILL $$"]), 128 + 9);
 }
 
+fn a_shell_command_line_is_run_by_the_shell(fixture: &Fixture) {
+    let line = "echo $TENURE_NAME | tr a-z A-Z; exit 7";
+    for arguments in
+        [["run", "-c", line, "x"], ["run", "x", "-c", line], ["elect", "x", "--command", line]]
+    {
+        let output = fixture.output(&arguments);
+        assert_eq!((output.status.code(), &*output.stdout), (Some(7), &b"X\n"[..]), "{output:?}");
+    }
+    let both = fixture.refused(64, &["run", "-c", line, "x", "--", "true"]);
+    let sentence = "the argument '--command <LINE>' cannot be used with '[COMMAND]...'";
+    assert!(both.contains(sentence) && !both.contains("two dashes"), "{both}");
+}
+
 fn a_command_that_cannot_be_run_is_told_as_a_shell_does(fixture: &Fixture) {
     let missing = fixture.refused(127, &["run", "x", "--", "/no/such/program"]);
     let sentence = "tenure: could not run `/no/such/program`: No such file or directory";
     assert!(missing.starts_with(sentence), "{missing}");
-    let hint = "; no shell reads it: for a line of shell write sh -c 'echo it'\\''s 1'\n";
+    let hint = "; no shell reads it: for a shell command line use -c 'echo it'\\''s 1'\n";
     let line = fixture.refused(127, &["run", "x", "--", "echo it's 1"]);
     assert!(line.starts_with("tenure: could not run `echo it's 1`: ") && line.ends_with(hint));
     let words = fixture.refused(127, &["run", "x", "--", "no such", "program"]);
-    assert!(!words.contains("sh -c") && !missing.contains("sh -c"), "{words} {missing}");
+    assert!(!words.contains("use -c") && !missing.contains("use -c"), "{words} {missing}");
     let folder = fixture.refused(126, &["run", "x", "--", "/"]);
     assert!(folder.starts_with("tenure: could not run `/`: Permission denied"), "{folder}");
     assert_eq!(fixture.said(&["show", "x"]), "x: free\n");
