@@ -11,7 +11,7 @@ use tenure::{Error, Handle, LockName, Owner, Released, Tenure};
 
 use crate::args::lock_args::LockArgs;
 use crate::args::store::Store;
-use crate::exec::loss;
+use crate::exec::{holder, loss};
 use crate::exit::Exit;
 use crate::view::output::{Form, is_unheard, say};
 use crate::view::{about, format};
@@ -109,6 +109,8 @@ pub(crate) async fn renew(arguments: Renew) -> Result<(), ExitCode> {
 pub(crate) async fn release(arguments: Release) -> Result<(), ExitCode> {
     let tenure = arguments.store.connect().await?;
     let Some(handle) = &arguments.handle else { return force(&tenure, &arguments).await };
+    // A lock of `tenure hold`: its holder must not take the release for a loss.
+    holder::stop(handle);
     match tenure.release(handle).await {
         Ok(Released::Now) => {
             arguments.form.print(String::new, || released(handle.name(), &[handle.owner()]))

@@ -1,7 +1,7 @@
 //! The `tenure` command: any command under a lock, from the shell.
 //!
 //! ```text
-//! exec/      runs a command under a lock: `run`, `elect`
+//! exec/      runs a command under a lock: `run`, `elect`, and `hold` for scripts
 //! detached   locks that outlive the command: `acquire`, `renew`, `release`
 //! view/      shows locks and stores: `ls`, `show`, `watch`, `doctor`; also `completions` and `man`
 //! args/      arguments that several subcommands share
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
-use exec::{elect, guardian, limits, run};
+use exec::{elect, guardian, hold, holder, limits, run};
 use exit::Exit;
 use view::output::{self, say};
 use view::{doctor, generate, inspect, watch};
@@ -35,6 +35,7 @@ struct Arguments {
 enum Command {
     Run(run::Arguments),
     Elect(elect::Arguments),
+    Hold(hold::Arguments),
     Acquire(detached::Acquire),
     Renew(detached::Renew),
     Release(detached::Release),
@@ -47,15 +48,21 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    if std::env::args_os().next().is_some_and(|name| name == guardian::NAME) {
+    if is_called(guardian::NAME) {
         return guardian::main();
     }
     let code = match limits::ensure() {
         Ok(()) => run_subcommand(),
+        Err(_) if is_hold() => hold::fail(Exit::System as u8),
         Err(code) => code,
     };
     output::finish();
     code
+}
+
+/// Whether this process was started under this name, by another `tenure`.
+fn is_called(name: &str) -> bool {
+    std::env::args_os().next().is_some_and(|first| first == name)
 }
 
 fn run_subcommand() -> ExitCode {
@@ -67,7 +74,11 @@ fn run_subcommand() -> ExitCode {
             if error.kind() == ErrorKind::UnknownArgument && lacks_dashes() {
                 say("the command comes behind two dashes: tenure run NAME -- COMMAND");
             }
-            return if error.use_stderr() { Exit::Usage.into() } else { ExitCode::SUCCESS };
+            return match error.use_stderr() {
+                true if is_hold() => hold::fail(Exit::Usage as u8),
+                true => Exit::Usage.into(),
+                false => ExitCode::SUCCESS,
+            };
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -79,6 +90,10 @@ fn run_subcommand() -> ExitCode {
         // The exit status of these is that of the command that they run.
         Command::Run(arguments) => return runtime.block_on(run::run(arguments)),
         Command::Elect(arguments) => return runtime.block_on(elect::elect(arguments)),
+        Command::Hold(arguments) if is_called(holder::NAME) => {
+            return runtime.block_on(holder::hold(arguments));
+        }
+        Command::Hold(_) => return runtime.block_on(hold::hold()),
         Command::Acquire(arguments) => runtime.block_on(detached::acquire(arguments)),
         Command::Renew(arguments) => runtime.block_on(detached::renew(arguments)),
         Command::Release(arguments) => runtime.block_on(detached::release(arguments)),
@@ -93,6 +108,11 @@ fn run_subcommand() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(code) => code,
     }
+}
+
+/// Whether a shell evaluates the output: an error is to be an error there, too.
+fn is_hold() -> bool {
+    std::env::args_os().nth(1).is_some_and(|word| word == "hold") && !is_called(holder::NAME)
 }
 
 /// Whether a command is to be run, and no `--` says where it begins.

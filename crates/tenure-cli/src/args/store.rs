@@ -90,6 +90,11 @@ impl Store {
         }
     }
 
+    /// The URL that the command line has, without user and password.
+    pub(crate) fn named(&self) -> Option<String> {
+        self.url.as_deref().map(without_login)
+    }
+
     /// What a command that runs under a lock is told of it: where it is, so that a `tenure` in
     /// there speaks to the same store, but not with which password. None if nobody has named it:
     /// then both find it in the same way.

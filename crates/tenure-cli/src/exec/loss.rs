@@ -2,12 +2,21 @@
 
 use std::time::Duration;
 
-use tenure::{LockName, Lost, Owner, Tenure, WhyLost};
+use tenure::{Guard, LockName, Lost, Owner, Tenure, WhyLost};
 
 use crate::view::format::{plain, who};
+use crate::view::output::say;
 
 /// How long to look: what is known already is not kept back for longer.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// Reports that a lock is lost, or is being lost.
+pub(crate) async fn report(tenure: &Tenure, guard: &Guard) {
+    match guard.ensure_held() {
+        Err(lost) => say(sentence(tenure, &lost, guard.owner()).await),
+        Ok(()) => say(format_args!("`{}` is being lost: it was not renewed in time", guard.name())),
+    }
+}
 
 /// A sentence on the loss of a lock by this owner: with who took it away, and why, if that is how it was
 /// lost.

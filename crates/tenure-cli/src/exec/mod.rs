@@ -1,7 +1,8 @@
 //! Runs a command under a lock, from the command line to its exit status.
 //!
 //! ```text
-//! run, elect        the subcommands
+//! hold, holder      the subcommand for scripts, and its background process, which watches a `shell`
+//! run, elect        the subcommands that run a command
 //!   session         what both have: arguments, signals, a connection, an orderly end
 //!   job             the command: its environment, its end, the release
 //!     supervision   while it runs: signals, the terminal, the lock, which may be lost
@@ -19,15 +20,18 @@ mod changes;
 mod child;
 pub(crate) mod elect;
 pub(crate) mod guardian;
+pub(crate) mod hold;
+pub(crate) mod holder;
 mod job;
 pub(crate) mod limits;
 mod link;
 pub(crate) mod loss;
 mod process_tree;
-mod processes;
+pub(crate) mod processes;
 mod program;
 pub(crate) mod run;
 mod session;
+mod shell;
 pub(crate) mod signals;
 mod supervision;
 pub(crate) mod terminal;

@@ -119,7 +119,7 @@ impl Process {
         if sent == Err(Errno::SRCH) { Ok(()) } else { sent }
     }
 
-    fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         let stat = text_of(format!("/proc/{}/stat", self.number)).unwrap_or_default();
         let seen = Self::parse(self.number, self.pid, None, &stat);
         seen.is_some_and(|seen| seen.identity() == self.identity())

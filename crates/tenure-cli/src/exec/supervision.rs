@@ -44,7 +44,7 @@ impl Job<'_> {
         // What the store knows about it is asked meanwhile: nothing waits for it.
         if self.on_lost == OnLost::Warn {
             let accompany = self.accompany(guard, &mut child, signals);
-            return match tokio::join!(self.tell_loss(guard), accompany).1 {
+            return match tokio::join!(loss::report(self.tenure, guard), accompany).1 {
                 Outcome::Ended(ending) => Outcome::EndedWithout(ending),
                 outcome => outcome,
             };
@@ -53,17 +53,8 @@ impl Job<'_> {
             let last = guard.remaining().max(self.grace);
             link.say(Word::Ending(Moment::now().after(last)));
         }
-        tokio::join!(self.tell_loss(guard), self.end(guard, &mut child, signals));
+        tokio::join!(loss::report(self.tenure, guard), self.end(guard, &mut child, signals));
         Outcome::Lost
-    }
-
-    async fn tell_loss(&self, guard: &Guard) {
-        match guard.ensure_held() {
-            Err(lost) => say(loss::sentence(self.tenure, &lost, guard.owner()).await),
-            Ok(()) => {
-                say(format_args!("`{}` is being lost: it was not renewed in time", guard.name()));
-            }
-        }
     }
 
     /// Passes signals on to the command until it ends.

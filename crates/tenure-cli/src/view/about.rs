@@ -8,6 +8,7 @@ use std::path::Path;
 use rustix::process::getppid;
 use tenure::{About, HolderInfo, LockInfo};
 
+use crate::exec::processes::Process;
 use crate::exec::run::MARK;
 
 /// A program's name is cut behind so many characters.
@@ -21,6 +22,15 @@ pub(crate) fn of_command(command: &[OsString]) -> About {
     if let Some(program) = program {
         about.program = program.to_string_lossy().chars().take(LONGEST).collect::<String>().into();
     }
+    about
+}
+
+/// A shell for which a background process holds a lock. The shell's pid is shown: it lives for as long as the lock
+/// is held, and a signal that ends it releases the lock.
+pub(crate) fn of_shell(shell: &Process) -> About {
+    let mut about = About::this_process();
+    about.program = shell.program.chars().take(LONGEST).collect::<String>().into();
+    about.pid = u32::try_from(shell.pid.as_raw_nonzero().get()).unwrap_or_default();
     about
 }
 

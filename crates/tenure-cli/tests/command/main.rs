@@ -10,6 +10,7 @@ mod doctor;
 mod election;
 mod fight;
 mod guardian;
+mod hold;
 mod holders;
 mod inspect;
 mod jobs;
