@@ -3,6 +3,7 @@
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -11,6 +12,7 @@ use tenure::{Error, Handle, LockName, Owner, Released, Tenure};
 
 use crate::args::lock_args::LockArgs;
 use crate::args::store::Store;
+use crate::args::time::period;
 use crate::exec::{holder, loss};
 use crate::exit::Exit;
 use crate::view::output::{Form, is_unheard, say};
@@ -36,6 +38,9 @@ pub(crate) struct Acquire {
 /// The exit status is 76 if it is not held any more.
 #[derive(Args)]
 pub(crate) struct Renew {
+    /// The lease, from now on; if not given, the one that the lock was acquired with. A renewal never shortens it
+    #[arg(long, value_name = "TIME", value_parser = period)]
+    lease: Option<Duration>,
     #[command(flatten)]
     form: Form,
     #[command(flatten)]
@@ -84,7 +89,9 @@ pub(crate) async fn acquire(arguments: Acquire) -> Result<(), ExitCode> {
         arguments.lock_args.acquire((&arguments.name, &lock, owner), &patience, false).await?;
     let detached = guard.detach().await;
     let handle = detached.map_err(|error| Exit::told(&error))?;
-    let printed = arguments.form.print(|| format!("{handle}\n"), || format::handle(&handle));
+    let printed = arguments
+        .form
+        .print(|| format!("{handle}\n"), || format::handle(&handle, handle.lease().duration()));
     if printed.is_err() {
         // Nobody knows the handle, so nobody else could release it.
         let _ = tenure.release(&handle).await;
@@ -96,14 +103,15 @@ pub(crate) async fn acquire(arguments: Acquire) -> Result<(), ExitCode> {
 
 pub(crate) async fn renew(arguments: Renew) -> Result<(), ExitCode> {
     let tenure = arguments.store.connect().await?;
-    match tenure.renew(&arguments.handle).await {
+    let lease = arguments.lease.unwrap_or(arguments.handle.lease().duration());
+    match tenure.renew_for(&arguments.handle, lease).await {
         Err(Error::Lost(lost)) => {
             let why = loss::sentence(&tenure, &lost, arguments.handle.owner()).await;
             return Err(Exit::Lost.because(&why));
         }
         renewed => renewed.map_err(|error| Exit::told(&error))?,
     }
-    arguments.form.print(String::new, || format::handle(&arguments.handle))
+    arguments.form.print(String::new, || format::handle(&arguments.handle, lease))
 }
 
 pub(crate) async fn release(arguments: Release) -> Result<(), ExitCode> {

@@ -204,7 +204,16 @@ impl Tenure {
     /// # Errors
     /// [`Error::Lost`] when it is not held any more, or trouble with the store.
     pub async fn renew(&self, handle: &Handle) -> Result<(), Error> {
-        self.renew_until(handle).await.map(drop)
+        self.renew_until(handle, handle.lease()).await.map(drop)
+    }
+
+    /// Extends the lease of a detached lock to this length from now on; a renewal never shortens it. A later
+    /// [`Tenure::renew`] uses the length in the handle again.
+    ///
+    /// # Errors
+    /// A lease that is too short or too long, or as for [`Tenure::renew`].
+    pub async fn renew_for(&self, handle: &Handle, lease: Duration) -> Result<(), Error> {
+        self.renew_until(handle, Lease::new(lease)?).await.map(drop)
     }
 
     /// Releases a detached lock.
@@ -228,7 +237,7 @@ impl Tenure {
     /// [`Error::Lost`] when it is not held any more, or trouble with the store.
     pub async fn adopt(&self, handle: Handle) -> Result<Guard, Error> {
         let strays = self.client.driver.strays();
-        let deadline = self.renew_until(&handle).await?;
+        let deadline = self.renew_until(&handle, handle.lease()).await?;
         let mut lock = self.lock(handle.name()).lease(handle.lease().duration());
         lock = lock.owner(handle.owner());
         let grant = Grant {
@@ -349,9 +358,9 @@ impl Tenure {
         forced.map_err(|trouble| failed(&name, "force the release of", trouble))
     }
 
-    async fn renew_until(&self, handle: &Handle) -> Result<Moment, Error> {
+    async fn renew_until(&self, handle: &Handle, lease: Lease) -> Result<Moment, Error> {
         self.client.driver.check()?;
-        let (name, owner, lease) = (handle.name().clone(), handle.owner(), handle.lease());
+        let (name, owner) = (handle.name().clone(), handle.owner());
         let sent = clock::now();
         let renewal = Renewal { name: name.clone(), owner, lease };
         match self.client.driver.renew_one(renewal).await {

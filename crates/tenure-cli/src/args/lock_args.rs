@@ -1,4 +1,4 @@
-//! Which lock is wanted, and how.
+//! Which lock is acquired, and how.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,16 +7,10 @@ use clap::Args;
 use tenure::{Error, Guard, Lock, Owner, Tenure, Wait};
 
 use crate::args::patience::Patience;
-use crate::args::time::{period, time};
-use crate::exit::Exit;
-use crate::view::format::{holders, in_sentence};
-use crate::view::output::say;
-use crate::view::waiting;
+use crate::args::time::period;
+use crate::args::wait_args::{Limit, WaitArgs};
 
-/// How long to look who has a lock, for somebody who has waited long enough.
-const LOOK: Duration = Duration::from_millis(500);
-
-/// How a lock is taken, for all commands that take one.
+/// Options of all subcommands that acquire a lock.
 #[derive(Args)]
 pub(crate) struct LockArgs {
     /// Share it with others that use -s: they read, and those with -x write
@@ -28,20 +22,12 @@ pub(crate) struct LockArgs {
     /// Let N hold it at once. The latest N counts
     #[arg(long, value_name = "N")]
     limit: Option<u32>,
-    /// Do not wait: fail if it is not free, or the store cannot be reached
-    #[arg(short, long)]
-    nonblock: bool,
-    /// Wait for at most TIME, such as 10s, 500ms, 2m or 1h30m, also for a store that cannot be
-    /// reached
-    #[arg(short, long, value_name = "TIME", value_parser = time, conflicts_with = "nonblock")]
-    wait: Option<Duration>,
-    /// The exit status if the lock is not acquired
-    #[arg(short = 'E', long, value_name = "NUMBER", default_value_t = Exit::NotAcquired as u8)]
-    conflict_exit_code: u8,
-    /// How long the lock stays taken if nobody renews it, because this machine died for example
+    #[command(flatten)]
+    wait_args: WaitArgs,
+    /// How long the lock stays held if it is not renewed, for example because this machine has crashed
     #[arg(long, value_name = "TIME", value_parser = period, default_value = "30s")]
     pub(crate) lease: Duration,
-    /// What others should know about it
+    /// A note that is shown with the holder
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
 }
@@ -49,11 +35,10 @@ pub(crate) struct LockArgs {
 impl LockArgs {
     /// How long to try to reach the store, from now on.
     pub(crate) fn patience(&self, is_verbose: bool) -> Patience {
-        let time = if self.nonblock { Some(Duration::ZERO) } else { self.wait };
-        Patience::new(time, is_verbose)
+        self.wait_args.patience(is_verbose)
     }
 
-    /// The lock of this name, as it is wanted, under an owner of its own.
+    /// The lock of this name, as these options say, under an owner of its own.
     pub(crate) fn lock(&self, tenure: &Tenure, name: &str, owner: Owner) -> Lock {
         let lock = match self.limit {
             Some(limit) => tenure.semaphore(name, limit).permits(1),
@@ -68,45 +53,24 @@ impl LockArgs {
         }
     }
 
-    /// The guard; or the exit status, and it was told why there is none. At a terminal, or if asked for,
-    /// the wait is told as well.
+    /// The guard; or the exit status, if the lock was not acquired, which was reported.
     pub(crate) async fn acquire(
         &self,
         (name, lock, owner): (&str, &Lock, Owner),
         patience: &Patience,
         is_verbose: bool,
     ) -> Result<Guard, ExitCode> {
-        let acquired = tokio::select! {
-            acquired = self.ask(lock, patience) => acquired,
-            never = waiting::tell(lock, |waiter| waiter.owner == owner, is_verbose) => never,
-        };
-        let is_over = match acquired {
-            Ok(Some(guard)) => return Ok(guard),
-            Ok(None) => None,
-            Err(error) if Exit::of(&error) == Exit::NotAcquired => self.wait,
-            Err(error) => return Err(patience.told(&error)),
-        };
-        // Meanwhile it may have become free, or the store have gone.
-        let info = match tokio::time::timeout(LOOK, lock.inspect()).await {
-            Ok(Ok(info)) => Some(info),
-            Ok(Err(error)) if is_over.is_some() => return Err(patience.told(&error)),
-            Ok(Err(_)) | Err(_) => None,
-        };
-        let why = match is_over {
-            Some(time) => format!("`{name}` was not free within {}", in_sentence(time)),
-            None => format!("`{name}` is not free"),
-        };
-        let held = info.as_ref().and_then(holders).map(|held| format!(": held by {held}"));
-        say(why + &held.unwrap_or_default());
-        Err(ExitCode::from(self.conflict_exit_code))
+        let request = request(lock, self.wait_args.limit(patience));
+        let is_me = |waiter: &tenure::WaiterInfo| waiter.owner == owner;
+        self.wait_args.acquire((name, lock), request, is_me, (patience, is_verbose)).await
     }
+}
 
-    /// The guard, or none if the lock is taken and it is not to be waited for.
-    async fn ask(&self, lock: &Lock, patience: &Patience) -> Result<Option<Guard>, Error> {
-        if self.nonblock {
-            return lock.try_acquire().await;
-        }
-        let wait = self.wait.map_or(Wait::forever(), |_| Wait::within(patience.left()));
-        lock.acquire_with(wait).await.map(Some)
+/// The guard, or none if the lock is not free and is not to be waited for.
+async fn request(lock: &Lock, limit: Limit) -> Result<Option<Guard>, Error> {
+    match limit {
+        Limit::Now => lock.try_acquire().await,
+        Limit::Within(time) => lock.acquire_with(Wait::within(time)).await.map(Some),
+        Limit::Forever => lock.acquire_with(Wait::forever()).await.map(Some),
     }
 }

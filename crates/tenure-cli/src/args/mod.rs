@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! store      --url: which store, and connecting to it
-//! lock_args  -s, -x, --limit, -n, -w, -E, --lease, --note: which lock, and acquiring it
+//! lock_args  -s, -x, --limit, --lease, --note: which lock, and acquiring it
+//! wait_args  -n, -w, -E: how long to wait for it
 //! patience   how long an unreachable store is retried
 //! time       times as users write them
 //! ```
@@ -11,3 +12,4 @@ pub(crate) mod lock_args;
 pub(crate) mod patience;
 pub(crate) mod store;
 pub(crate) mod time;
+pub(crate) mod wait_args;

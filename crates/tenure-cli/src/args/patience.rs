@@ -1,5 +1,6 @@
 //! How long a store that cannot be reached is tried.
 
+use std::cell::Cell;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The time that a command has to reach the store, and then to get its lock.
 pub(crate) struct Patience {
     time: Duration,
-    started: Instant,
+    started: Cell<Instant>,
     /// Whether it is said when a store is tried again.
     is_verbose: bool,
 }
@@ -30,7 +31,12 @@ impl Patience {
     /// From now on, for this time, or for the usual one.
     pub(crate) fn new(time: Option<Duration>, is_verbose: bool) -> Self {
         let is_verbose = is_verbose || is_seen();
-        Self { time: time.unwrap_or(USUAL), started: Instant::now(), is_verbose }
+        Self { time: time.unwrap_or(USUAL), started: Cell::new(Instant::now()), is_verbose }
+    }
+
+    /// Counts from now on.
+    pub(crate) fn restart(&self) {
+        self.started.set(Instant::now());
     }
 
     /// The whole of it.
@@ -39,7 +45,7 @@ impl Patience {
     }
 
     pub(crate) fn left(&self) -> Duration {
-        self.time.saturating_sub(self.started.elapsed())
+        self.time.saturating_sub(self.started.get().elapsed())
     }
 
     /// Tries until it succeeds, the time is over, or the trouble is such that it stays. The first
@@ -54,7 +60,11 @@ impl Patience {
         };
         let mut delay = FIRST_PAUSE;
         if self.is_verbose && !self.left().is_zero() {
-            say(format_args!("{met}; trying again for up to {}", in_sentence(self.time)));
+            let limit = match self.time {
+                Duration::MAX => String::new(),
+                time => format!(" for up to {}", in_sentence(time)),
+            };
+            say(format_args!("{met}; trying again{limit}"));
         }
         while !self.left().is_zero() {
             pause(delay.min(self.left())).await;

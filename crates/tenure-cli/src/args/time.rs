@@ -48,6 +48,11 @@ pub(crate) async fn pause(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
+/// A delay that ends within a day.
+pub(crate) fn delay(text: &str) -> Result<Duration, String> {
+    within(text, Duration::ZERO, Lease::MAX.duration())
+}
+
 /// A time for which something can be kept.
 pub(crate) fn period(text: &str) -> Result<Duration, String> {
     within(text, Lease::MIN.duration(), Lease::MAX.duration())

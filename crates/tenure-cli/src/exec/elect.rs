@@ -4,27 +4,32 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use tenure::{About, Leadership, Tenure, WaiterInfo};
+use tenure::{About, Election, Error, Leadership, Tenure, WaiterInfo};
 
 use crate::args::patience::Patience;
 use crate::args::time::{period, time};
+use crate::args::wait_args::{Limit, WaitArgs};
 use crate::exec::job::{Job, OnLost, Outcome};
-use crate::exec::session::{End, Session};
+use crate::exec::session::{End, Session, before_signals, leave_queue};
 use crate::exec::signals::Signals;
-use crate::view::waiting;
 
 /// Run a command while leading an election
 ///
-/// It waits until this candidate leads. When it does not any more, the command is ended, before its
-/// lease is over, and the exit status is 76: start it again to stand again. Otherwise the exit status
+/// Waits until this candidate leads. When it stops leading, the command is ended, before its
+/// lease is over, and the exit status is 76, or it stands again with --stand-again. Otherwise the exit status
 /// is the command's own, as for `tenure run`.
 #[derive(Args)]
 #[command(override_usage = "tenure elect [OPTIONS] <NAME> -- <COMMAND>...
        tenure elect [OPTIONS] -c <LINE> <NAME>")]
 pub(crate) struct Arguments {
-    /// The name under which to stand, for others to see
+    /// The candidate's name, which is shown with the leader
     #[arg(long, value_name = "TEXT")]
     candidate: Option<String>,
+    #[command(flatten)]
+    wait_args: WaitArgs,
+    /// Stand again when leadership was lost, also if the store cannot be reached meanwhile, and run the command anew
+    #[arg(long)]
+    stand_again: bool,
     /// For how long a leader that crashed is still the leader
     #[arg(long, value_name = "TIME", value_parser = period, default_value = "15s")]
     lease: Duration,
@@ -36,10 +41,10 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn elect(arguments: Arguments) -> ExitCode {
-    let patience = Patience::new(None, arguments.session.verbose);
+    let patience = arguments.wait_args.patience(arguments.session.verbose);
     let campaign = async |tenure: &Tenure| campaign(tenure, &arguments, &patience).await;
     let lead = async |tenure: &Tenure, leadership, signals: &mut Signals| {
-        lead(tenure, leadership, &arguments, signals).await
+        lead_until_end(tenure, leadership, &arguments, signals).await
     };
     arguments.session.conduct(&patience, campaign, lead).await
 }
@@ -49,25 +54,57 @@ async fn campaign(
     arguments: &Arguments,
     patience: &Patience,
 ) -> Result<Leadership, ExitCode> {
-    let mut election = tenure.election(arguments.session.name.as_str()).lease(arguments.lease);
+    let name = arguments.session.name.as_str();
+    let mut election = tenure.election(name).lease(arguments.lease);
     if let Some(time) = arguments.renew_deadline {
         election = election.renew_deadline(time);
     }
     if let Some(candidate) = &arguments.candidate {
         election = election.candidate(candidate);
     }
-    // Whoever leads has the lock of that name.
-    let lock = tenure.lock(arguments.session.name.as_str());
+    // The leader holds the lock of that name.
+    let lock = tenure.lock(name);
     let me = About::this_process();
     let is_me = |it: &WaiterInfo| (&it.about.host, it.about.pid) == (&me.host, me.pid);
-    let leadership = tokio::select! {
-        leadership = election.campaign() => leadership,
-        never = waiting::tell(&lock, is_me, arguments.session.verbose) => never,
-    };
-    let leadership = leadership.map_err(|error| patience.told(&error))?;
+    let request =
+        patience.endure(async || request(&election, arguments.wait_args.limit(patience)).await);
+    let progress = (patience, arguments.session.verbose);
+    let leadership = arguments.wait_args.acquire((name, &lock), request, is_me, progress).await?;
     let (name, fence) = (leadership.guard().name(), leadership.fence());
     arguments.session.say(format_args!("leading `{name}` with fence {fence}"));
     Ok(leadership)
+}
+
+/// The leadership, or none if another candidate leads and is not to be waited for.
+async fn request(election: &Election, limit: Limit) -> Result<Option<Leadership>, Error> {
+    match limit {
+        Limit::Now => election.try_campaign().await,
+        Limit::Within(time) => election.campaign_within(time).await.map(Some),
+        Limit::Forever => election.campaign().await.map(Some),
+    }
+}
+
+/// Leads until the command ends by itself, or leadership is lost and the candidate does not stand again.
+async fn lead_until_end(
+    tenure: &Tenure,
+    mut leadership: Leadership,
+    arguments: &Arguments,
+    signals: &mut Signals,
+) -> End {
+    loop {
+        let end = lead(tenure, leadership, arguments, signals).await;
+        if !arguments.stand_again || !matches!(end, End::Lost) {
+            return end;
+        }
+        arguments.session.say(format_args!("standing for `{}` again", arguments.session.name));
+        // Leadership is lost most often because the store cannot be reached.
+        let patience = arguments.wait_args.endless_patience(arguments.session.verbose);
+        let stood = before_signals(signals, campaign(tenure, arguments, &patience)).await;
+        leadership = match stood {
+            Ok(leadership) => leadership,
+            Err(end) => return leave_queue(tenure, end).await,
+        };
+    }
 }
 
 async fn lead(
@@ -76,7 +113,7 @@ async fn lead(
     arguments: &Arguments,
     signals: &mut Signals,
 ) -> End {
-    // What is left of the lease from the renew deadline on is for the command to end in.
+    // The rest of the lease after the renew deadline is for the command to end in.
     // It is ended a quarter earlier than it must be, and leads until then.
     let grace = leadership.reserve() * 4 / 5;
     let url = arguments.session.store.for_child();

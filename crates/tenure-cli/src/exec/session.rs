@@ -2,6 +2,7 @@
 //! end.
 
 use std::ffi::OsString;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,9 +12,11 @@ use tenure::Tenure;
 
 use crate::args::patience::Patience;
 use crate::args::store::Store;
+use crate::args::time::{delay, pause};
 use crate::exec::signals::Signals;
 use crate::exit::{Exit, interrupted};
 use crate::view::about;
+use crate::view::format::for_people;
 use crate::view::output::say;
 
 /// How long to wait until a queue is left; whoever does not ask again is soon passed over.
@@ -27,6 +30,9 @@ pub(crate) struct Session {
     pub(crate) verbose: bool,
     #[command(flatten)]
     pub(crate) store: Store,
+    /// Wait for a random time below TIME before the first request: for cron jobs that start on many machines at once
+    #[arg(long, value_name = "TIME", value_parser = delay)]
+    jitter: Option<Duration>,
     /// Run LINE with /bin/sh, as `flock -c` does, instead of a COMMAND
     #[arg(short = 'c', long = "command", value_name = "LINE")]
     line: Option<OsString>,
@@ -79,6 +85,12 @@ impl Session {
         hold: impl AsyncFnOnce(&Tenure, T, &mut Signals) -> End,
         signals: &mut Signals,
     ) -> End {
+        if let Some(jitter) = self.jitter
+            && let Err(end) = before_signals(signals, self.delay(jitter)).await
+        {
+            return end;
+        }
+        patience.restart();
         let about = about::of_command(&self.command());
         let tenure = match before_signals(signals, self.store.reach(&about, patience)).await {
             Ok(tenure) => tenure,
@@ -86,12 +98,18 @@ impl Session {
         };
         match before_signals(signals, acquire(&tenure)).await {
             Ok(acquired) => hold(&tenure, acquired, signals).await,
-            Err(end) => {
-                // What goes on in the background.
-                tenure.flush(LEAVE_TIME).await;
-                end
-            }
+            Err(end) => leave_queue(&tenure, end).await,
         }
+    }
+
+    /// Waits for a random time up to this one.
+    async fn delay(&self, jitter: Duration) -> Result<(), ExitCode> {
+        // The keys of a hasher are random, by the operating system.
+        let random = RandomState::new().build_hasher().finish();
+        let delay = jitter.mul_f64(random as f64 / u64::MAX as f64);
+        self.say(format_args!("waiting for {} (--jitter)", for_people(delay)));
+        pause(delay).await;
+        Ok(())
     }
 
     /// Says what happens, if somebody wants to know.
@@ -122,8 +140,14 @@ impl End {
     }
 }
 
-/// What comes first: what a future gives, or a signal that ends us.
-async fn before_signals<T>(
+/// Ends after the queue was left, which goes on in the background.
+pub(crate) async fn leave_queue(tenure: &Tenure, end: End) -> End {
+    tenure.flush(LEAVE_TIME).await;
+    end
+}
+
+/// The first of the two: the result of a future, or a signal that ends us.
+pub(crate) async fn before_signals<T>(
     signals: &mut Signals,
     future: impl Future<Output = Result<T, ExitCode>>,
 ) -> Result<T, End> {

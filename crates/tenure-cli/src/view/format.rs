@@ -129,14 +129,14 @@ pub(crate) fn lock(info: &LockInfo) -> Value {
     })
 }
 
-/// A hold that was detached, for programs.
-pub(crate) fn handle(handle: &Handle) -> Value {
+/// A detached lock, for programs.
+pub(crate) fn handle(handle: &Handle, lease: Duration) -> Value {
     json!({
         "handle": handle.to_string(),
         "name": handle.name().as_str(),
         "owner": handle.owner().to_string(),
         "fence": handle.fence().value(),
-        "lease_ms": whole_millis(handle.lease().duration()),
+        "lease_ms": whole_millis(lease),
     })
 }
 

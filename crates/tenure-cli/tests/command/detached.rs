@@ -10,6 +10,24 @@ on_every_store! {
     programs_get_objects,
     a_lock_is_held_for_its_lease_and_no_longer,
     a_forced_release_is_confirmed_and_recorded,
+    a_renewal_may_have_another_lease,
+}
+
+/// R4: counted from the renewal, and never shorter than it was.
+fn a_renewal_may_have_another_lease(fixture: &Fixture) {
+    let handle = fixture.said(&["acquire", "--lease", "20s", "x"]);
+    let handle = handle.trim();
+    let left = || {
+        let lock = fixture.json(&["show", "--json", "x"]);
+        lock["holders"][0]["lease_left_ms"].as_u64().unwrap()
+    };
+    assert_eq!(fixture.json(&["renew", "--json", "--lease", "1h", handle])["lease_ms"], 3_600_000);
+    for shorter in [&["renew", "--lease", "40s", handle][..], &["renew", handle]] {
+        assert_eq!(fixture.said(shorter), "");
+        assert!((3_500_000..=3_600_000).contains(&left()), "{}", left());
+    }
+    assert!(fixture.refused(64, &["renew", "--lease", "25h", handle]).contains("24 h at most"));
+    assert_eq!(fixture.said(&["release", handle]), "");
 }
 
 /// R28: a lock that outlives the command, by its handle.

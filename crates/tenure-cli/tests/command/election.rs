@@ -1,14 +1,67 @@
 //! `tenure elect`.
 
 use std::process::Stdio;
+use std::time::Duration;
 
-use crate::fixture::{Fixture, Holder, WAITS};
+use rustix::process::Signal;
+
+use crate::fixture::{Fixture, Holder, WAITS, pass};
 
 on_every_store! {
     a_command_runs_while_it_leads,
     a_leader_that_is_deposed_is_ended,
     a_leader_says_what_it_does,
     bad_terms_are_refused,
+    a_candidate_waits_for_as_long_as_it_says,
+    a_leader_that_is_deposed_may_stand_again,
+}
+
+fn a_candidate_waits_for_as_long_as_it_says(fixture: &Fixture) {
+    let leader = Holder::start(fixture, &["elect", "x", "--", "sh", "-c", WAITS]);
+    let told = fixture.refused(75, &["elect", "-n", "x", "--", "true"]);
+    assert!(told.starts_with("tenure: `x` is not free: held by sh["), "{told}");
+    let told = fixture.refused(9, &["elect", "-w", "50ms", "-E", "9", "x", "--", "true"]);
+    assert!(told.starts_with("tenure: `x` was not free within 50 ms: held by sh["), "{told}");
+    leader.stop();
+    assert_eq!(fixture.code(&["elect", "-w", "10s", "x", "--", "true"]), 0);
+    assert_eq!(fixture.code(&["elect", "-n", "x", "--", "true"]), 0);
+}
+
+/// R26, R27: the command is ended, and runs anew when its candidate leads again.
+fn a_leader_that_is_deposed_may_stand_again(fixture: &Fixture) {
+    let mut leader =
+        Holder::start(fixture, &["elect", "-v", "--stand-again", "x", "--", "sh", "-c", WAITS]);
+    for _ in 0..2 {
+        fixture.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
+        assert_eq!(leader.line(), "held\n");
+    }
+    leader.signal(Signal::TERM);
+    let (code, told) = leader.end();
+    assert_eq!(
+        (code, told.matches("tenure: standing for `x` again\n").count()),
+        (128 + 15, 2),
+        "{told}"
+    );
+    assert_eq!(
+        told.matches("tenure: `x` was lost: its release was forced by ").count(),
+        2,
+        "{told}"
+    );
+}
+
+/// Also after an outage of the store that lasts for longer than it is tried at first.
+#[test]
+fn a_candidate_stands_again_after_an_outage() {
+    let mut fixture = Fixture::redis();
+    let terms = ["elect", "--stand-again", "--lease", "2s", "x", "--", "sh", "-c", WAITS];
+    let mut leader = Holder::start(&fixture, &terms);
+    fixture.server().kill();
+    assert!(leader.sentence().contains("`x` is being lost"));
+    pass(Duration::from_secs(7));
+    fixture.server().restart();
+    assert_eq!(leader.line(), "held\n");
+    leader.signal(Signal::TERM);
+    assert_eq!(leader.end().0, 128 + 15);
 }
 
 /// R27: one leads at a time; the next follows when it ends.

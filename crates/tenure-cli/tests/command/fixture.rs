@@ -237,6 +237,12 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
+/// Lets time pass where nothing but time is to be waited for.
+#[expect(clippy::disallowed_methods, reason = "only time is to pass")]
+pub(crate) fn pass(time: Duration) {
+    std::thread::sleep(time);
+}
+
 /// Waits until it is so.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     assert!(becomes_so(&mut is_so), "never {what}");

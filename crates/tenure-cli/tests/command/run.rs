@@ -29,6 +29,8 @@ on_every_store! {
     jobs_that_share_a_lock_run_once_per_time,
     a_signal_while_waiting_ends_the_waiting,
     a_job_runs_once_per_time,
+    a_job_may_begin_at_a_random_time,
+    a_signal_during_the_jitter_ends_it,
     a_lock_is_kept_for_its_least_time,
     a_lock_is_not_kept_for_nothing,
     a_lock_that_is_kept_tells_who_kept_it,
@@ -288,6 +290,31 @@ fn jobs_that_share_a_lock_run_once_per_time(fixture: &Fixture) {
     let mark = fixture.json(&["show", "--json", "tenure-once/x"]);
     assert_eq!(mark["holders"][0]["about"]["program"], "sh", "{mark}");
     assert_eq!(fixture.said(&once), "", "done already");
+}
+
+fn a_job_may_begin_at_a_random_time(fixture: &Fixture) {
+    let output = fixture.output(&["run", "-v", "--jitter", "300ms", "-n", "x", "--", "true"]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && told.starts_with("tenure: waiting for 0."), "{told}");
+    assert!(told.contains("s (--jitter)\ntenure: holding `x`"), "{told}");
+    assert!(
+        fixture
+            .refused(64, &["run", "--jitter", "25h", "x", "--", "true"])
+            .contains("24 h at most")
+    );
+    // The wait for the lock begins after it.
+    assert_eq!(fixture.code(&["run", "--jitter", "300ms", "-w", "10ms", "x", "--", "true"]), 0);
+}
+
+fn a_signal_during_the_jitter_ends_it(fixture: &Fixture) {
+    let run = ["run", "-v", "--jitter", "24h", "x", "--", "true"];
+    let mut command = fixture.with_signals("--default-signal", &run);
+    let mut waiting = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = String::new();
+    BufReader::new(waiting.stderr.take().unwrap()).read_line(&mut told).unwrap();
+    assert!(told.ends_with(" (--jitter)\n"), "{told}");
+    kill_process(Pid::from_child(&waiting), Signal::TERM).unwrap();
+    assert_eq!(waiting.wait().unwrap().code(), Some(128 + 15));
 }
 
 fn a_job_runs_once_per_time(fixture: &Fixture) {
