@@ -16,12 +16,13 @@ use crate::args::time::period;
 use crate::exec::{holder, loss};
 use crate::exit::Exit;
 use crate::view::output::{Form, is_unheard, say};
-use crate::view::{about, format};
+use crate::view::{about, format, help};
 
 /// Acquire a lock, and print a handle to renew and release it with
 ///
 /// Nobody renews it: it is held for its lease, unless `tenure renew` is called in time.
 #[derive(Args)]
+#[command(after_long_help = help::DETACHED)]
 pub(crate) struct Acquire {
     #[command(flatten)]
     lock_args: LockArgs,
@@ -37,6 +38,7 @@ pub(crate) struct Acquire {
 ///
 /// The exit status is 76 if it is not held any more.
 #[derive(Args)]
+#[command(after_long_help = help::DETACHED)]
 pub(crate) struct Renew {
     /// The lease, from now on; if not given, the one that the lock was acquired with. A renewal never shortens it
     #[arg(long, value_name = "TIME", value_parser = period)]
@@ -53,6 +55,7 @@ pub(crate) struct Renew {
 ///
 /// The exit status is 76 if it was not held any more.
 #[derive(Args)]
+#[command(after_long_help = help::DETACHED)]
 pub(crate) struct Release {
     #[command(flatten)]
     form: Form,

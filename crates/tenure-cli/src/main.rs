@@ -21,10 +21,11 @@ use clap::{CommandFactory, Parser, Subcommand};
 use exec::{elect, guardian, hold, holder, limits, run};
 use exit::Exit;
 use view::output::{self, say};
-use view::{doctor, generate, inspect, watch};
+use view::{doctor, generate, help, inspect, watch};
 
 /// Any command under a lock.
 #[derive(Parser)]
+#[command(after_long_help = help::ALL)]
 #[command(name = "tenure", version, max_term_width = 100, color = output::colour())]
 struct Arguments {
     #[command(subcommand)]

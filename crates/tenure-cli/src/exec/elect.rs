@@ -12,6 +12,7 @@ use crate::args::wait_args::{Limit, WaitArgs};
 use crate::exec::job::{Job, OnLost, Outcome};
 use crate::exec::session::{End, Session, before_signals, leave_queue};
 use crate::exec::signals::Signals;
+use crate::view::help;
 
 /// Run a command while leading an election
 ///
@@ -20,7 +21,8 @@ use crate::exec::signals::Signals;
 /// is the command's own, as for `tenure run`.
 #[derive(Args)]
 #[command(override_usage = "tenure elect [OPTIONS] <NAME> -- <COMMAND>...
-       tenure elect [OPTIONS] -c <LINE> <NAME>")]
+       tenure elect [OPTIONS] -c <LINE> <NAME>",
+    after_long_help = help::ELECT)]
 pub(crate) struct Arguments {
     /// The candidate's name, which is shown with the leader
     #[arg(long, value_name = "TEXT")]

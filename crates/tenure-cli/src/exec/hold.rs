@@ -22,6 +22,7 @@ use crate::exec::job::OnLost;
 use crate::exec::signals::Signals;
 use crate::exec::{holder, shell};
 use crate::exit::{Exit, interrupted};
+use crate::view::help;
 use crate::view::output::{print, say};
 
 /// Hold a lock until the shell ends: eval "$(tenure hold NAME)"
@@ -31,6 +32,7 @@ use crate::view::output::{print, say};
 /// `tenure release "$TENURE_HANDLE"`. If the lock is not acquired, the code fails with the exit status that
 /// `tenure hold` itself has, so that `|| exit` behind it works.
 #[derive(Args)]
+#[command(after_long_help = help::HOLD)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) lock_args: LockArgs,

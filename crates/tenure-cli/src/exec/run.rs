@@ -13,6 +13,7 @@ use crate::exec::job::{Job, OnLost, Outcome};
 use crate::exec::session::{End, Session};
 use crate::exec::signals::Signals;
 use crate::exit::Exit;
+use crate::view::help;
 use crate::view::output::say;
 
 /// Run a command while holding a lock
@@ -29,7 +30,8 @@ use crate::view::output::say;
 /// its password. Signals are passed on to it, and to its process group.
 #[derive(Args)]
 #[command(override_usage = "tenure run [OPTIONS] <NAME> -- <COMMAND>...
-       tenure run [OPTIONS] -c <LINE> <NAME>")]
+       tenure run [OPTIONS] -c <LINE> <NAME>",
+    after_long_help = help::RUN)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     lock_args: LockArgs,

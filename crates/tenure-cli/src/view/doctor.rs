@@ -12,6 +12,7 @@ use tenure::{Error, Tenure};
 use crate::args::store::{Store, Unusable};
 use crate::exit::advice;
 use crate::view::format::plain;
+use crate::view::help;
 use crate::view::output::Form;
 
 /// Examine the store: is it fit for locks?
@@ -19,6 +20,7 @@ use crate::view::output::Form;
 /// Every operation is tried on a lock of its own. Each finding comes with what to do about it. The
 /// exit status is 1 if there is a problem, and 69 if the store cannot be reached.
 #[derive(Args)]
+#[command(after_long_help = help::VIEW)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     form: Form,

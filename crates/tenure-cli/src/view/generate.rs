@@ -47,6 +47,7 @@ fn render(mut command: Command) -> io::Result<Vec<u8>> {
     let usage = usage.trim_start_matches("Usage: ").replace('-', r"\-");
     let usage = usage.lines().map(str::trim).collect::<Vec<_>>().join("\n.br\n");
     let is_whole = command.has_subcommands();
+    let sections = command.get_after_long_help().map(|text| sections(&text.to_string()));
     let man = clap_mangen::Man::new(command);
     let mut text = Vec::new();
     man.render_title(&mut text)?;
@@ -57,5 +58,23 @@ fn render(mut command: Command) -> io::Result<Vec<u8>> {
     if is_whole {
         man.render_subcommands_section(&mut text)?;
     }
+    text.extend(sections.unwrap_or_default().into_bytes());
     Ok(text)
 }
+
+/// The sections behind the options, line by line as they are.
+fn sections(help: &str) -> String {
+    let mut page = String::new();
+    for line in help.lines() {
+        let line = line.replace('\\', r"\e").replace('-', r"\-");
+        match line.strip_suffix(':') {
+            Some(title) if SECTIONS.contains(&title) => {
+                page += &format!(".SH \"{}\"\n.nf\n", title.to_uppercase());
+            }
+            _ => page += &format!("\\&{line}\n"),
+        }
+    }
+    page + ".fi\n"
+}
+
+const SECTIONS: [&str; 3] = ["Examples", "Exit status", "Environment"];

@@ -10,11 +10,13 @@ use tenure::{Kind, LockInfo};
 use crate::args::store::Store;
 use crate::exit::Exit;
 use crate::view::format::{self, ago, for_people, holds, plain, who};
+use crate::view::help;
 use crate::view::output::{Form, columns, say};
 use crate::view::table;
 
 /// List the locks that are held or wanted
 #[derive(Args)]
+#[command(after_long_help = help::VIEW)]
 pub(crate) struct List {
     /// Only names that begin with this
     #[arg(default_value = "")]
@@ -30,6 +32,7 @@ pub(crate) struct List {
 
 /// Show one lock: who holds it, and who waits for it, in order
 #[derive(Args)]
+#[command(after_long_help = help::VIEW)]
 pub(crate) struct Show {
     #[command(flatten)]
     form: Form,

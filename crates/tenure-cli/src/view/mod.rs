@@ -5,6 +5,7 @@
 //! watch      `watch`
 //! doctor     `doctor`
 //! generate   `completions` and `man`
+//! help       EXAMPLES, EXIT STATUS and ENVIRONMENT of `--help` and the manual pages
 //! waiting    the progress line of a command that waits for its lock
 //! about      how a holder is described
 //! format     names, times and locks as text and as JSON; escapes foreign text
@@ -15,6 +16,7 @@ pub(crate) mod about;
 pub(crate) mod doctor;
 pub(crate) mod format;
 pub(crate) mod generate;
+pub(crate) mod help;
 pub(crate) mod inspect;
 pub(crate) mod output;
 mod table;

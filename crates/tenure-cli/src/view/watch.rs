@@ -12,12 +12,14 @@ use crate::args::store::Store;
 use crate::args::time::{interval, pause};
 use crate::exit::Exit;
 use crate::view::format::{self, clock, clock_ms, holds, plain};
+use crate::view::help;
 use crate::view::output::{Form, say};
 
 /// Follow the locks: a line for every change, until it is interrupted
 ///
 /// It looks again and again, so what comes and goes in between is not told.
 #[derive(Args)]
+#[command(after_long_help = help::VIEW)]
 pub(crate) struct Arguments {
     /// Only names that begin with this
     #[arg(default_value = "")]

@@ -119,6 +119,17 @@ fn shells_and_readers_get_their_paper() {
         page.contains("\ntenure run [OPTIONS] <NAME> \\-\\- <COMMAND>...\n.br\ntenure run "),
         "{page}"
     );
+    for section in ["EXAMPLES", "EXIT STATUS", "ENVIRONMENT"] {
+        assert!(page.contains(&format!("\n.SH \"{section}\"\n")), "{section}: {page}");
+    }
+    for subcommand in
+        ["run", "elect", "hold", "acquire", "renew", "release", "ls", "show", "watch", "doctor"]
+    {
+        let help = said(&[subcommand, "--help"]).1;
+        for section in ["\nExamples:\n", "\nExit status:\n", "\nEnvironment:\n"] {
+            assert!(help.contains(section), "{subcommand}: {help}");
+        }
+    }
     let missing = "tenure: there is no such subcommand: see `tenure --help`\n".to_owned();
     assert_eq!(said(&["man", "nothing"]), (Some(64), missing));
 }
