@@ -21,7 +21,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use exec::{elect, guardian, hold, holder, limits, run};
 use exit::Exit;
 use view::output::{self, say};
-use view::{doctor, generate, help, inspect, watch};
+use view::{complete, doctor, generate, help, inspect, watch};
 
 /// Any command under a lock.
 #[derive(Parser)]
@@ -46,6 +46,8 @@ enum Command {
     Doctor(doctor::Arguments),
     Completions(generate::Completions),
     Man(generate::Man),
+    #[command(hide = true)]
+    CompleteNames(complete::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -103,6 +105,9 @@ fn run_subcommand() -> ExitCode {
         Command::Watch(arguments) => runtime.block_on(watch::watch(arguments)),
         Command::Doctor(arguments) => runtime.block_on(doctor::doctor(arguments)),
         Command::Completions(arguments) => generate::completions(&arguments, Arguments::command()),
+        Command::CompleteNames(arguments) => {
+            runtime.block_on(complete::names(arguments, Arguments::command()))
+        }
         Command::Man(arguments) => generate::man(&arguments, Arguments::command()),
     };
     match ended {

@@ -45,6 +45,10 @@ impl Unusable {
 }
 
 impl Store {
+    pub(crate) fn new(url: Option<String>) -> Self {
+        Self { url }
+    }
+
     /// Connects to it, once. An error is told already.
     pub(crate) async fn connect(&self) -> Result<Tenure, ExitCode> {
         let builder = Tenure::builder().about(about::of_caller());

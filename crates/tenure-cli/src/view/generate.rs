@@ -7,6 +7,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 
 use crate::exit::Exit;
+use crate::view::complete;
 use crate::view::output::print;
 
 /// Print completions for a shell
@@ -23,9 +24,28 @@ pub(crate) struct Man {
 }
 
 pub(crate) fn completions(arguments: &Completions, mut command: Command) -> Result<(), ExitCode> {
-    let mut text = Vec::new();
-    clap_complete::generate(arguments.shell, &mut command, "tenure", &mut text);
-    print(text)
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut command, "tenure", &mut script);
+    let script = String::from_utf8_lossy(&script).into_owned();
+    print(match arguments.shell {
+        Shell::Bash => script + complete::BASH,
+        Shell::Fish => script + complete::FISH,
+        Shell::Zsh => zsh(&script),
+        _ => script,
+    })
+}
+
+/// The script, with completion of names and of commands where clap has that of files.
+fn zsh(script: &str) -> String {
+    let (first, rest) = script.split_once('\n').unwrap_or((script, ""));
+    let lines = rest.lines().map(|line| match line {
+        line if line.starts_with("':name ") || line.starts_with("'::prefix ") => {
+            line.replace(":_default'", ":_tenure_names'")
+        }
+        line if line.starts_with("'*::words ") => line.replace(":_default'", ":_normal'"),
+        line => line.to_owned(),
+    });
+    format!("{first}\n{}\n{}\n", complete::ZSH, lines.collect::<Vec<_>>().join("\n"))
 }
 
 pub(crate) fn man(arguments: &Man, mut command: Command) -> Result<(), ExitCode> {

@@ -4,7 +4,7 @@
 //! inspect    `ls` and `show`; `table` fits the list to the terminal
 //! watch      `watch`
 //! doctor     `doctor`
-//! generate   `completions` and `man`
+//! generate   `completions` and `man`; `complete` completes names
 //! help       EXAMPLES, EXIT STATUS and ENVIRONMENT of `--help` and the manual pages
 //! waiting    the progress line of a command that waits for its lock
 //! about      how a holder is described
@@ -13,6 +13,7 @@
 //! ```
 
 pub(crate) mod about;
+pub(crate) mod complete;
 pub(crate) mod doctor;
 pub(crate) mod format;
 pub(crate) mod generate;
