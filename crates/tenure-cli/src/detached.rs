@@ -1,5 +1,4 @@
-//! `tenure acquire`, `renew` and `release`: locks that outlive the command, for scripts. And the release
-//! of somebody else's lock.
+//! `tenure acquire`, `renew` and `release`: locks that outlive the command, for scripts; and forced releases.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -15,12 +14,12 @@ use crate::args::store::Store;
 use crate::args::time::period;
 use crate::exec::{holder, loss};
 use crate::exit::Exit;
-use crate::view::output::{Form, is_unheard, say};
+use crate::view::output::{Form, is_closed, say};
 use crate::view::{about, format, help};
 
 /// Acquire a lock, and print a handle to renew and release it with
 ///
-/// Nobody renews it: it is held for its lease, unless `tenure renew` is called in time.
+/// It is not renewed: it is held for its lease, unless `tenure renew` is called in time.
 #[derive(Args)]
 #[command(after_long_help = help::DETACHED)]
 pub(crate) struct Acquire {
@@ -34,9 +33,9 @@ pub(crate) struct Acquire {
     name: String,
 }
 
-/// Extend the lease of a lock that `tenure acquire` took
+/// Extend the lease of a lock that `tenure acquire` has acquired
 ///
-/// The exit status is 76 if it is not held any more.
+/// The exit status is 76 if it is no longer held.
 #[derive(Args)]
 #[command(after_long_help = help::DETACHED)]
 pub(crate) struct Renew {
@@ -47,13 +46,13 @@ pub(crate) struct Renew {
     form: Form,
     #[command(flatten)]
     store: Store,
-    /// What `tenure acquire` printed
+    /// The handle that `tenure acquire` printed
     handle: Handle,
 }
 
-/// Release a lock that `tenure acquire` took; or, with --force, anyone's
+/// Release a lock by its handle; or, with --force, by its name
 ///
-/// The exit status is 76 if it was not held any more.
+/// The exit status is 76 if it was no longer held.
 #[derive(Args)]
 #[command(after_long_help = help::DETACHED)]
 pub(crate) struct Release {
@@ -61,27 +60,26 @@ pub(crate) struct Release {
     form: Form,
     #[command(flatten)]
     store: Store,
-    /// What `tenure acquire` printed
+    /// The handle that `tenure acquire` printed, or TENURE_HANDLE of `tenure hold`
     #[arg(required_unless_present = "force", conflicts_with = "force")]
     handle: Option<Handle>,
-    /// Take the lock NAME away from whoever holds it. The holder is told, its fence is overtaken, and
-    /// a record is kept
+    /// Take the lock NAME away from its holders. They are notified, their fences are overtaken, and a record is kept
     #[arg(long, value_name = "NAME", requires = "reason")]
     force: Option<LockName>,
-    /// Why, for the record
+    /// The reason, for the record
     #[arg(long, value_name = "TEXT", requires = "force")]
     reason: Option<String>,
-    /// Only if this owner holds it, as `tenure show` tells
+    /// Only if this owner holds it, as `tenure show` prints it
     #[arg(long, value_name = "OWNER", requires = "force")]
     owner: Option<Owner>,
-    /// Do not ask for the name once more
+    /// Do not ask for confirmation
     #[arg(long, requires = "force")]
     yes: bool,
 }
 
 pub(crate) async fn acquire(arguments: Acquire) -> Result<(), ExitCode> {
-    if is_unheard() {
-        let why = "standard output is closed: nobody would get the handle";
+    if is_closed() {
+        let why = "standard output is closed, so the handle cannot be printed";
         return Err(Exit::CannotWrite.because(&why));
     }
     let patience = arguments.lock_args.patience(false);
@@ -91,12 +89,12 @@ pub(crate) async fn acquire(arguments: Acquire) -> Result<(), ExitCode> {
     let guard =
         arguments.lock_args.acquire((&arguments.name, &lock, owner), &patience, false).await?;
     let detached = guard.detach().await;
-    let handle = detached.map_err(|error| Exit::told(&error))?;
+    let handle = detached.map_err(|error| Exit::report(&error))?;
     let printed = arguments
         .form
         .print(|| format!("{handle}\n"), || format::handle(&handle, handle.lease().duration()));
     if printed.is_err() {
-        // Nobody knows the handle, so nobody else could release it.
+        // Without its handle the lock could not be released.
         let _ = tenure.release(&handle).await;
     }
     // The lock outlives this process, so its holder stays described.
@@ -112,7 +110,7 @@ pub(crate) async fn renew(arguments: Renew) -> Result<(), ExitCode> {
             let why = loss::sentence(&tenure, &lost, arguments.handle.owner()).await;
             return Err(Exit::Lost.because(&why));
         }
-        renewed => renewed.map_err(|error| Exit::told(&error))?,
+        renewed => renewed.map_err(|error| Exit::report(&error))?,
     }
     arguments.form.print(String::new, || format::handle(&arguments.handle, lease))
 }
@@ -131,7 +129,7 @@ pub(crate) async fn release(arguments: Release) -> Result<(), ExitCode> {
             let by = by.map_or_else(String::new, |by| format!(": {by}"));
             Err(Exit::Lost.because(&format!("`{}` was not held any more{by}", handle.name())))
         }
-        Err(error) => Err(Exit::told(&error)),
+        Err(error) => Err(Exit::report(&error)),
     }
 }
 
@@ -144,7 +142,7 @@ async fn force(tenure: &Tenure, arguments: &Release) -> Result<(), ExitCode> {
         false => confirm(tenure, name, arguments.owner).await?,
     };
     let forced = tenure.force_release(name.clone(), expected, reason).await;
-    match forced.map_err(|error| Exit::told(&error))? {
+    match forced.map_err(|error| Exit::report(&error))? {
         ForceOutcome::Released(owners) => {
             let lines = || owners.iter().map(|owner| format!("{owner}\n")).collect();
             arguments.form.print(lines, || released(name, &owners))
@@ -158,13 +156,13 @@ fn not_held(name: &LockName, expected: Option<Owner>) -> ExitCode {
     Exit::NotAcquired.because(&format!("`{name}` is not held{by}: nothing was done"))
 }
 
-/// Who had what, for programs.
+/// The released owners, for programs.
 fn released(name: &LockName, owners: &[Owner]) -> Value {
     json!({ "name": name.as_str(), "released": format::owners(owners) })
 }
 
-/// On a terminal, the name is to be typed once more. From whom the lock is then taken: who has it
-/// meanwhile was not meant.
+/// At a terminal, the name must be typed again. Returns the owner that was shown, so that the lock is not taken from a
+/// later holder.
 async fn confirm(
     tenure: &Tenure,
     name: &LockName,
@@ -178,7 +176,7 @@ async fn confirm(
         return Err(refused());
     }
     let info = tenure.lock(name.clone()).inspect().await;
-    let info = info.map_err(|error| Exit::told(&error))?;
+    let info = info.map_err(|error| Exit::report(&error))?;
     let Some(holders) = format::holders(&info) else { return Err(not_held(name, owner)) };
     say(format_args!("this takes `{name}` away, held by {holders}; type its name:"));
     let mut typed = String::new();

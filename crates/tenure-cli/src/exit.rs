@@ -1,4 +1,4 @@
-//! How the command ends: numbers that scripts rely on.
+//! The exit statuses, on which scripts rely.
 
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -7,46 +7,45 @@ use rustix::process::{Pid, Signal, getpid};
 use signal_hook::low_level::emulate_default_handler;
 use tenure::Error;
 
-use crate::args::patience::trouble;
+use crate::args::patience::store_error;
 use crate::view::output::{self, say};
 
-/// Why the command ends without the child's own status. The numbers are those of sysexits(3)
-/// and of the shell.
+/// Why `tenure` ends without the command's own status. The numbers are those of sysexits(3) and of the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// The command line is wrong.
     Usage = 64,
     /// The store cannot be reached.
     Unavailable = 69,
-    /// The operating system refuses what this process needs for itself.
+    /// The operating system refuses a resource that this process needs.
     System = 71,
     /// The data cannot be written.
     CannotWrite = 74,
     /// The lock was not acquired.
     NotAcquired = 75,
-    /// The lock was lost while the child ran.
+    /// The lock was lost while the command ran.
     Lost = 76,
-    /// The child's program cannot be run.
+    /// The command's program cannot be run.
     CannotRun = 126,
-    /// The child's program is not there.
+    /// The command's program is not found.
     NotFound = 127,
-    /// Nobody reads the data any more.
+    /// The reader of the data has ended.
     BrokenPipe = 128 + 13,
 }
 
 impl Exit {
-    /// Says why on standard error.
+    /// Reports why on standard error.
     pub(crate) fn because(self, why: &impl Display) -> ExitCode {
         say(why);
         self.into()
     }
 
-    /// Says on standard error what the library did not do.
-    pub(crate) fn told(error: &Error) -> ExitCode {
-        let advice = trouble(error).and_then(|trouble| advice(&trouble.to_string()));
+    /// Reports an error of the library on standard error, with advice where there is some.
+    pub(crate) fn report(error: &Error) -> ExitCode {
+        let advice = store_error(error).and_then(|trouble| advice(&trouble.to_string()));
         match advice {
             Some(advice) => {
-                // What a server says often ends as a sentence does.
+                // A server's message often ends with a full stop.
                 let met = error.to_string();
                 Self::of(error).because(&format!("{}: {advice}", met.trim_end_matches('.')))
             }
@@ -54,7 +53,7 @@ impl Exit {
         }
     }
 
-    /// What an error of the library means for a script.
+    /// The exit status of an error of the library.
     pub(crate) fn of(error: &Error) -> Self {
         match error {
             Error::Invalid(_) | Error::Mismatch { .. } => Self::Usage,
@@ -65,15 +64,15 @@ impl Exit {
     }
 }
 
-/// What to do about what the server has said, if that is known.
+/// The remedy for a server's error, if it is known.
 pub(crate) fn advice(said: &str) -> Option<&'static str> {
-    // The server's word stands at the beginning of what it said; a script's behind a dash.
+    // A server's error code comes first in its message; a script's comes behind a dash.
     let is_said =
         |code: &str| said.contains(&format!(": {code} ")) || said.contains(&format!(" -{code} "));
     ADVICE.iter().find(|(code, _)| is_said(code)).map(|(_, advice)| *advice)
 }
 
-/// What to do about an operation that is refused, by the server's word for why.
+/// The remedies for refused operations, by the server's error code.
 const ADVICE: &[(&str, &str)] = &[
     ("NOAUTH", "the server wants a password: put it into TENURE_URL, as in redis://:PASSWORD@HOST"),
     ("WRONGPASS", "the user or the password in the URL is wrong"),
@@ -87,9 +86,9 @@ const ADVICE: &[(&str, &str)] = &[
     ("MISCONF", "the server cannot write to its disk: make room there"),
 ];
 
-/// Ends as the signal of ^C ends a program, and not with a status: a shell goes on with the next command
-/// of a script if this one seems to have handled it. The first process of a PID namespace, as in a
-/// container, is not ended by its own signals: there the status says as much.
+/// Ends by SIGINT, and not with a status: a shell goes on with the next command of a script if this one seems to have
+/// handled ^C. The first process of a PID namespace, as in a container, is not ended by its own signals: there it is the
+/// status 130.
 pub(crate) fn interrupted() -> ExitCode {
     output::finish();
     if getpid() != Pid::INIT {

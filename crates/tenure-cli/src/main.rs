@@ -72,7 +72,7 @@ fn run_subcommand() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version are no misuse; what cannot be printed cannot be mended here.
+            // Help and version are no errors. A failed print cannot be reported.
             let _ = error.print();
             if error.kind() == ErrorKind::UnknownArgument && lacks_dashes() {
                 say("the command comes behind two dashes: tenure run NAME -- COMMAND");
@@ -160,7 +160,7 @@ mod tests {
             let section = section(name);
             let documented = words(&section);
             assert!(documented.contains(name), "{name}");
-            // Those are told of several at once.
+            // These are documented for several subcommands at once.
             let own = command
                 .get_arguments()
                 .filter(|it| !matches!(it.get_id().as_str(), "json" | "url"));

@@ -1,4 +1,4 @@
-//! How long a store that cannot be reached is tried.
+//! How long an unreachable store is retried.
 
 use std::cell::Cell;
 use std::process::ExitCode;
@@ -10,27 +10,27 @@ use tokio::time::{Instant, timeout};
 use crate::args::time::pause;
 use crate::exit::Exit;
 use crate::view::format::in_sentence;
-use crate::view::output::{is_seen, say};
+use crate::view::output::{is_terminal, say};
 
-/// How long to try if the caller has not said it.
+/// The default without `-w`.
 const USUAL: Duration = Duration::from_secs(5);
 
-/// How soon to try again: at once while a server restarts, seldom when it is gone.
+/// The backoff: short while a server restarts, long when it is down.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The time that a command has to reach the store, and then to get its lock.
+/// The time limit of a command for reaching the store and acquiring its lock.
 pub(crate) struct Patience {
     time: Duration,
     started: Cell<Instant>,
-    /// Whether it is said when a store is tried again.
+    /// Whether a retry is reported.
     is_verbose: bool,
 }
 
 impl Patience {
-    /// From now on, for this time, or for the usual one.
+    /// From now on, for this time, or for the default.
     pub(crate) fn new(time: Option<Duration>, is_verbose: bool) -> Self {
-        let is_verbose = is_verbose || is_seen();
+        let is_verbose = is_verbose || is_terminal();
         Self { time: time.unwrap_or(USUAL), started: Cell::new(Instant::now()), is_verbose }
     }
 
@@ -39,7 +39,7 @@ impl Patience {
         self.started.set(Instant::now());
     }
 
-    /// The whole of it.
+    /// The whole time.
     pub(crate) fn time(&self) -> Duration {
         self.time
     }
@@ -48,14 +48,13 @@ impl Patience {
         self.time.saturating_sub(self.started.get().elapsed())
     }
 
-    /// Tries until it succeeds, the time is over, or the trouble is such that it stays. The first
-    /// attempt has the time that it needs.
-    pub(crate) async fn endure<T>(
+    /// Retries until it succeeds, the time is over, or the error is a lasting one. The first attempt has no time limit.
+    pub(crate) async fn retry<T>(
         &self,
         mut attempt: impl AsyncFnMut() -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut met = match attempt().await {
-            Err(error) if passes(&error) => error,
+            Err(error) if is_transient(&error) => error,
             ended => return ended,
         };
         let mut delay = FIRST_PAUSE;
@@ -69,9 +68,9 @@ impl Patience {
         while !self.left().is_zero() {
             pause(delay.min(self.left())).await;
             delay = LONGEST_PAUSE.min(delay * 2);
-            // At the end of the time there is one more attempt, for a moment.
+            // One last short attempt at the end of the time.
             match timeout(self.left().max(FIRST_PAUSE), attempt()).await {
-                Ok(Err(error)) if passes(&error) => met = error,
+                Ok(Err(error)) if is_transient(&error) => met = error,
                 Ok(ended) => return ended,
                 Err(_) => {}
             }
@@ -79,22 +78,22 @@ impl Patience {
         Err(met)
     }
 
-    /// Says what went wrong, and for how long it was tried.
-    pub(crate) fn told(&self, error: &Error) -> ExitCode {
-        if !passes(error) || self.time.is_zero() {
-            return Exit::told(error);
+    /// Reports an error, and for how long it was retried.
+    pub(crate) fn report(&self, error: &Error) -> ExitCode {
+        if !is_transient(error) || self.time.is_zero() {
+            return Exit::report(error);
         }
         Exit::of(error).because(&format!("{error}; tried for {}", in_sentence(self.time)))
     }
 }
 
-/// Whether it may be otherwise in a moment.
-fn passes(error: &Error) -> bool {
-    trouble(error).is_some_and(|trouble| !trouble.is_lasting())
+/// Whether a retry may succeed.
+fn is_transient(error: &Error) -> bool {
+    store_error(error).is_some_and(|trouble| !trouble.is_lasting())
 }
 
-/// What is wrong between us and the store.
-pub(crate) fn trouble(error: &Error) -> Option<&StoreError> {
+/// The store's error within an error of the library.
+pub(crate) fn store_error(error: &Error) -> Option<&StoreError> {
     match error {
         Error::Connect { trouble }
         | Error::List { trouble }

@@ -1,4 +1,4 @@
-//! Where the store is.
+//! Which store is used, and connecting to it.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -11,10 +11,10 @@ use crate::args::patience::Patience;
 use crate::exit::Exit;
 use crate::view::about;
 
-/// The variable that names it.
+/// The variable with the store's URL.
 pub(crate) const VARIABLE: &str = "TENURE_URL";
 
-/// The variable that names it if the other one does not: other programs have it, too.
+/// The variable that is used if the other one is not set; other programs use it, too.
 const OTHER_VARIABLE: &str = "REDIS_URL";
 
 #[derive(Args)]
@@ -29,17 +29,17 @@ pub(crate) struct Store {
 
 /// Why there is no client.
 pub(crate) enum Unusable {
-    /// Nothing was tried: this is wrong with what names the store.
+    /// No attempt was made: the URL is missing or wrong.
     Named(String),
     Store(Error),
 }
 
 impl Unusable {
-    /// Says why.
-    pub(crate) fn told(&self) -> ExitCode {
+    /// Reports why.
+    pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::Named(why) => Exit::Usage.because(why),
-            Self::Store(error) => Exit::told(error),
+            Self::Store(error) => Exit::report(error),
         }
     }
 }
@@ -49,10 +49,10 @@ impl Store {
         Self { url }
     }
 
-    /// Connects to it, once. An error is told already.
+    /// Connects once. An error is reported already.
     pub(crate) async fn connect(&self) -> Result<Tenure, ExitCode> {
         let builder = Tenure::builder().about(about::of_caller());
-        self.connect_with(|| builder).await.map_err(|unusable| unusable.told())
+        self.connect_with(|| builder).await.map_err(|unusable| unusable.report())
     }
 
     pub(crate) async fn connect_with(
@@ -63,7 +63,7 @@ impl Store {
         builder().connect(&url).await.map_err(Unusable::Store)
     }
 
-    /// Connects to it, as this holder, for as long as there is patience. An error is told already.
+    /// Connects as this holder, with retries for as long as `patience` lasts. An error is reported already.
     pub(crate) async fn reach(
         &self,
         about: &About,
@@ -74,10 +74,10 @@ impl Store {
             let builder = Tenure::builder().about(about.clone()).patience(patience.time());
             builder.connect(&url).await
         };
-        patience.endure(connect).await.map_err(|error| patience.told(&error))
+        patience.retry(connect).await.map_err(|error| patience.report(&error))
     }
 
-    /// Where it is; or what is wrong with what names it. Then no other store is used in silence.
+    /// The URL, or an error if it is empty or not text: no other store is used silently.
     fn url(&self) -> Result<String, String> {
         let variable = |name| std::env::var_os(name).map(|url| (name, url));
         let named = self.url.as_ref().map(|url| ("--url", OsString::from(url)));
@@ -99,18 +99,17 @@ impl Store {
         self.url.as_deref().map(without_login)
     }
 
-    /// What a command that runs under a lock is told of it: where it is, so that a `tenure` in
-    /// there speaks to the same store, but not with which password. None if nobody has named it:
-    /// then both find it in the same way.
+    /// The URL for a command that runs under a lock, so that a `tenure` in there uses the same store; without the
+    /// password. None if the store was not named: then both use the same default.
     pub(crate) fn for_child(&self) -> Option<String> {
         let variable = || std::env::var(VARIABLE).ok();
         self.url.clone().or_else(variable).map(|url| without_login(&url))
     }
 }
 
-/// The URL of a store, without who logs in and with what.
+/// A store's URL without user and password.
 fn without_login(text: &str) -> String {
-    // What cannot be read cannot be used, either.
+    // A URL that cannot be parsed cannot be used, either.
     let Ok(mut url) = Url::parse(text) else { return String::new() };
     let is_login = |name: &str| matches!(name, "user" | "pass");
     let has_login = !url.username().is_empty()

@@ -1,4 +1,4 @@
-//! Times as people write them.
+//! Times as users write them.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tenure::Lease;
 
 use crate::view::format::in_sentence;
 
-/// What a time is counted in, from the longest to the shortest, in seconds.
+/// The units of time, from the longest to the shortest, in seconds.
 const UNITS: [(&str, f64); 6] =
     [("w", 604_800.0), ("d", 86_400.0), ("h", 3_600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001)];
 
@@ -29,7 +29,7 @@ fn seconds(text: &str) -> Option<f64> {
             "" if number_is_all(text) => "s",
             unit => unit,
         };
-        // Each unit once, and longer ones first: anything else is a slip.
+        // Each unit once, and longer ones first: anything else is a typing error.
         let place = units.iter().position(|(name, _)| *name == unit)?;
         seconds += number * units[place].1;
         (rest, units) = (behind[end..].trim_start(), &units[place + 1..]);
@@ -43,7 +43,7 @@ fn number_is_all(text: &str) -> bool {
     text.chars().all(|c| c.is_ascii_digit() || c == '.')
 }
 
-#[expect(clippy::disallowed_methods, reason = "between two looks, or until patience is over")]
+#[expect(clippy::disallowed_methods, reason = "between two polls, or until a time limit")]
 pub(crate) async fn pause(time: Duration) {
     tokio::time::sleep(time).await;
 }
@@ -53,12 +53,12 @@ pub(crate) fn delay(text: &str) -> Result<Duration, String> {
     within(text, Duration::ZERO, Lease::MAX.duration())
 }
 
-/// A time for which something can be kept.
+/// A lease, or the time of a success record.
 pub(crate) fn period(text: &str) -> Result<Duration, String> {
     within(text, Lease::MIN.duration(), Lease::MAX.duration())
 }
 
-/// How often something can be looked at without being a burden to all.
+/// A polling interval that does not overload the store.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     within(text, Duration::from_millis(10), Duration::MAX)
 }
@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    /// What is printed can be typed.
+    /// Every printed time is a valid argument.
     #[test]
     fn a_time_that_is_printed_is_understood() {
         let millis = [0, 1, 250, 1_500, 3_000, 42_000, 75_000, 90_500, 5_400_000, 90_000_000];

@@ -72,18 +72,18 @@ impl WaitArgs {
     ) -> Result<T, ExitCode> {
         let acquired = tokio::select! {
             acquired = request => acquired,
-            never = waiting::tell(lock, is_me, is_verbose) => never,
+            never = waiting::show(lock, is_me, is_verbose) => never,
         };
         let is_over = match acquired {
             Ok(Some(acquired)) => return Ok(acquired),
             Ok(None) => None,
             Err(error) if Exit::of(&error) == Exit::NotAcquired => self.wait,
-            Err(error) => return Err(patience.told(&error)),
+            Err(error) => return Err(patience.report(&error)),
         };
         // Meanwhile the lock may have become free, or the store unreachable.
         let info = match tokio::time::timeout(INSPECT_TIME, lock.inspect()).await {
             Ok(Ok(info)) => Some(info),
-            Ok(Err(error)) if is_over.is_some() => return Err(patience.told(&error)),
+            Ok(Err(error)) if is_over.is_some() => return Err(patience.report(&error)),
             Ok(Err(_)) | Err(_) => None,
         };
         let why = match is_over {

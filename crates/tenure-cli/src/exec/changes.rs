@@ -1,27 +1,27 @@
-//! What becomes of a child: it is stopped, or it ends.
+//! State changes of a child process: it stops, or it ends.
 
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, waitid};
 
-/// What has become of it.
+/// A state change.
 #[derive(Clone, Copy)]
 pub(crate) enum Change {
     Stopped(Option<Signal>),
     Ended(Ending),
-    /// The guardian has heard nothing of `tenure` until the lease was nearly over, and ends the command.
+    /// The guardian received nothing from `tenure` until the lease was nearly over, and ends the command.
     Overdue,
 }
 
-/// How it ended.
+/// How a child ended.
 #[derive(Clone, Copy)]
 pub(crate) struct Ending {
-    /// Its status, or 128 and the signal that ended it, as a shell has it.
+    /// Its exit status, or 128 and the number of the signal that ended it, as in a shell.
     pub(crate) status: u8,
     pub(crate) signal: Option<Signal>,
 }
 
 impl Ending {
-    /// Of one whose end was not seen.
+    /// The end was not observed.
     pub(crate) const UNKNOWN: Self = Self { status: u8::MAX, signal: None };
 
     fn of(seen: &WaitIdStatus) -> Self {
@@ -34,33 +34,33 @@ impl Ending {
     }
 }
 
-/// Tells what becomes of a child, until it has ended. It is left to be waited for, so that its number,
-/// and its group, stay its own.
-pub(crate) fn follow(child: Pid, mut tell: impl FnMut(Change)) {
-    let look = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
-    while let Ok(Some(seen)) = retry_on_intr(|| waitid(WaitId::Pid(child), look)) {
+/// Reports the state changes of a child until it has ended. The child is not reaped, so that its pid and its
+/// process group are not reused.
+pub(crate) fn follow(child: Pid, mut report: impl FnMut(Change)) {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
+    while let Ok(Some(seen)) = retry_on_intr(|| waitid(WaitId::Pid(child), options)) {
         if !seen.stopped() {
-            return tell(Change::Ended(Ending::of(&seen)));
+            return report(Change::Ended(Ending::of(&seen)));
         }
-        // That it was stopped has been seen.
+        // Consume the stop that was reported.
         let _ = waitid(WaitId::Pid(child), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
-        tell(Change::Stopped(seen.stopping_signal().and_then(Signal::from_named_raw)));
+        report(Change::Stopped(seen.stopping_signal().and_then(Signal::from_named_raw)));
     }
 }
 
-/// Waits until any child has ended, which is left to be waited for. False if there is none.
+/// Waits until any child has ended, without reaping it. False if there is none.
 pub(crate) fn until_any_ends() -> bool {
     retry_on_intr(|| waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)).is_ok()
 }
 
-/// Whether a child has ended, which is left to be waited for.
+/// Whether a child has ended; it is not reaped.
 pub(crate) fn has_ended(child: Pid) -> bool {
-    let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-    !matches!(waitid(WaitId::Pid(child), look), Ok(None))
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    !matches!(waitid(WaitId::Pid(child), options), Ok(None))
 }
 
-/// Waits for every child, and for those that are adopted meanwhile: for all descendants, if we are
-/// their subreaper.
-pub(crate) fn await_all() {
+/// Waits for every child, and for processes adopted meanwhile: for all descendants, if this process is their
+/// subreaper.
+pub(crate) fn reap_all() {
     while retry_on_intr(|| waitid(WaitId::All, WaitIdOptions::EXITED)).is_ok() {}
 }

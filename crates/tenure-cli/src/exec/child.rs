@@ -1,5 +1,5 @@
-//! The command that runs: in a process group of its own, so that all of it can be ended, with a guardian
-//! that outlives us, and with the terminal when it needs it, so that it can be worked with.
+//! The running command: in a process group of its own, so that all of it can be signalled, with a guardian that
+//! outlives `tenure`, and with the terminal when it reads from it.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,68 +13,69 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::sync::mpsc;
 
 use crate::exec::changes::{Change, Ending, follow};
-use crate::exec::link::{Heard, Link, Order, Word};
+use crate::exec::link::{Link, Message, Order, Received};
 use crate::exec::process_tree::{self, ProcessTree};
 use crate::exec::processes::Process;
 use crate::exec::{guardian, program, terminal};
 use crate::view::output::say;
 
-/// How long a guardian takes to be there at most.
-const BIRTH: Duration = Duration::from_secs(10);
+/// The time limit for a guardian's start.
+const START_TIME: Duration = Duration::from_secs(10);
 
 /// A command that was started.
 pub(crate) struct Child {
     pub(crate) process_tree: ProcessTree,
     guardian: Option<Guardian>,
     changes: mpsc::UnboundedReceiver<Change>,
-    /// It was told to stop at the terminal, and did not so far.
+    /// It got a TSTP, and has not stopped yet.
     is_to_stop: bool,
     has_ended: bool,
 }
 
-/// The process that outlives us.
+/// The process that outlives `tenure`.
 struct Guardian {
     pid: Pid,
     link: Arc<Link>,
-    /// To the thread that follows it: the command, which is ours to follow if the guardian is killed.
+    /// The command's pid, for the thread that waits for the guardian: if the guardian is killed, that thread follows
+    /// the command itself.
     command: plain_mpsc::Sender<Pid>,
 }
 
 impl Child {
     /// Starts a command with these variables.
     pub(crate) fn start(order: &Order, variables: &[(String, String)]) -> io::Result<Self> {
-        let strangers = process_tree::children();
+        let inherited = process_tree::children();
         process_tree::adopt_orphans();
-        let (tell, changes) = mpsc::unbounded_channel();
-        let guardian = Guardian::call(variables, tell.clone()).inspect_err(|error| {
+        let (send, changes) = mpsc::unbounded_channel();
+        let guardian = Guardian::spawn(variables, send.clone()).inspect_err(|error| {
             say(format_args!(
                 "the command has no guardian ({error}): if `tenure` is killed, it may outlive its lock"
             ));
         });
         let guardian = guardian.ok();
         let command = match &guardian {
-            Some(guardian) => guardian.start(order, tell).inspect_err(|_| {
-                // Killed before it could tell, it may have started the command.
-                ProcessTree::of(guardian.pid, Some(guardian.pid), strangers.clone()).kill();
+            Some(guardian) => guardian.start(order, send).inspect_err(|_| {
+                // A guardian that is killed before it reports may have started the command.
+                ProcessTree::of(guardian.pid, Some(guardian.pid), inherited.clone()).kill();
             })?,
-            None => start_alone(order, variables, tell)?,
+            None => start_alone(order, variables, send)?,
         };
-        let process_tree = ProcessTree::of(command, guardian.as_ref().map(|it| it.pid), strangers);
+        let process_tree = ProcessTree::of(command, guardian.as_ref().map(|it| it.pid), inherited);
         Ok(Self { process_tree, guardian, changes, is_to_stop: false, has_ended: false })
     }
 
-    /// What the guardian is told, if there is one.
+    /// The link to the guardian, if there is one.
     pub(crate) fn link(&self) -> Option<Arc<Link>> {
         self.guardian.as_ref().map(|guardian| guardian.link.clone())
     }
 
-    /// Those whose end is told here.
+    /// The children whose end is reported by this module.
     pub(crate) fn own(&self) -> Vec<Pid> {
         let guardian = self.guardian.as_ref().map(|guardian| guardian.pid);
         guardian.into_iter().chain([self.process_tree.group]).collect()
     }
 
-    /// Passes a signal on. One that is stopped could not end if it is asked to.
+    /// Forwards a signal. A stopped process is continued, because it could not end otherwise.
     pub(crate) fn forward(&mut self, signal: Signal) {
         self.is_to_stop |= signal == Signal::TSTP;
         self.process_tree.signal(signal);
@@ -83,23 +84,23 @@ impl Child {
         }
     }
 
-    /// It was stopped because it wanted the terminal, and has it now. Continuing it undoes the ^Z that
-    /// came while it was stopped; so that comes once more.
-    pub(crate) fn go_on_with_terminal(&mut self) {
+    /// The command was stopped because it used the terminal, and has the terminal now. CONT cancels a pending ^Z, which
+    /// is sent again.
+    pub(crate) fn resume_with_terminal(&mut self) {
         self.process_tree.signal(Signal::CONT);
         if std::mem::take(&mut self.is_to_stop) {
             self.process_tree.signal(Signal::TSTP);
         }
     }
 
-    /// Stops all of it. Those who were not stopped before, besides its group.
+    /// Stops the whole process tree. Returns the processes outside its group that were running.
     pub(crate) fn halt(&self) -> Vec<Process> {
         self.process_tree.signal(Signal::STOP);
         let strays = self.process_tree.strays().into_iter().filter(|one| !one.is_stopped);
         strays.filter(|one| one.send(Signal::STOP).is_ok()).collect()
     }
 
-    /// Whether it is stopped now.
+    /// Whether the command is stopped now.
     pub(crate) fn is_stopped(&self) -> bool {
         self.process_tree
             .living()
@@ -107,8 +108,8 @@ impl Child {
             .any(|one| one.pid == self.process_tree.group && one.is_stopped)
     }
 
-    /// Continues what was stopped.
-    pub(crate) fn go_on(&mut self, halted: &[Process]) {
+    /// Continues the stopped processes.
+    pub(crate) fn resume(&mut self, halted: &[Process]) {
         self.is_to_stop = false;
         self.process_tree.signal(Signal::CONT);
         for one in halted {
@@ -116,7 +117,7 @@ impl Child {
         }
     }
 
-    /// What becomes of it next. Dropped in between, nothing is lost.
+    /// The next state change. Cancel safe.
     pub(crate) async fn next(&mut self) -> Change {
         self.changes.recv().await.unwrap_or(Change::Ended(Ending::UNKNOWN))
     }
@@ -125,51 +126,51 @@ impl Child {
         self.has_ended
     }
 
-    /// It has ended: the terminal comes back, with what was typed there.
+    /// The command has ended: takes the terminal back, and forwards a ^C or ^\ that was typed there.
     pub(crate) fn conclude(&mut self, ending: Ending) {
         self.has_ended = true;
         let had_terminal = terminal::take(self.process_tree.group);
         if let (true, Some(signal @ (Signal::INT | Signal::QUIT))) = (had_terminal, ending.signal) {
-            terminal::tell_job(signal);
+            terminal::signal_job(signal);
         }
     }
 }
 
 impl Drop for Guardian {
-    /// Nothing is left for it to do. It goes first, so that nothing of ours is open when we have ended.
+    /// The guardian ends first, so that it holds no inherited file open after this process.
     fn drop(&mut self) {
-        self.link.say(Word::Farewell);
+        self.link.send(Message::Finished);
         let _ = waitpid(Some(self.pid), WaitOptions::empty());
     }
 }
 
 impl Guardian {
-    /// Starts one: this program, under another name. It is ready for an order.
-    fn call(
+    /// Starts this program under the guardian's name, and waits until it is ready for an order.
+    fn spawn(
         variables: &[(String, String)],
-        tell: mpsc::UnboundedSender<Change>,
+        send: mpsc::UnboundedSender<Change>,
     ) -> io::Result<Self> {
         let (link, theirs) = Link::pair()?;
         let (command, known) = plain_mpsc::channel();
-        let (born, birth) = plain_mpsc::channel();
-        // Before any process: once one is there, nothing may fail.
+        let (spawned, spawn) = plain_mpsc::channel();
+        // The thread comes first: once a process runs, nothing may fail.
         Builder::new().name("tenure-child".into()).spawn(move || {
-            birth.into_iter().for_each(|guardian| {
+            spawn.into_iter().for_each(|guardian| {
                 follow(guardian, |change| keep_going(guardian, change));
-                // Killed, it has left the command to us.
-                known.iter().for_each(|command| follow_for(command, &tell));
+                // A killed guardian leaves the command to this process.
+                known.iter().for_each(|command| follow_for(command, &send));
             });
         })?;
         let mut program = Command::new("/proc/self/exe");
         program.arg0(guardian::NAME).envs(variables.iter().map(|(name, value)| (name, value)));
         program.stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         let pid = Pid::from_child(&program.spawn()?);
-        // Closed here, so that its end is heard.
+        // Close our copy of the guardian's end, so that its end is noticed.
         drop(program);
-        let _ = born.send(pid);
+        let _ = spawned.send(pid);
         let guardian = Self { pid, link: Arc::new(link), command };
-        match guardian.link.hear(Some(BIRTH)) {
-            Heard::Word(Word::Ready) => Ok(guardian),
+        match guardian.link.receive(Some(START_TIME)) {
+            Received::Message(Message::Ready) => Ok(guardian),
             _ => {
                 let _ = kill_process(pid, Signal::KILL);
                 Err(io::Error::other("it did not begin"))
@@ -177,71 +178,71 @@ impl Guardian {
         }
     }
 
-    /// Lets it start the command, and tell what becomes of that.
-    fn start(&self, order: &Order, tell: mpsc::UnboundedSender<Change>) -> io::Result<Pid> {
+    /// Has the guardian start the command, and report its state changes.
+    fn start(&self, order: &Order, send: mpsc::UnboundedSender<Change>) -> io::Result<Pid> {
         let (first, started) = plain_mpsc::channel();
         let link = self.link.clone();
         Builder::new().name("tenure-link".into()).spawn(move || {
-            while let Heard::Word(word) = link.hear(None) {
-                match change(word) {
-                    Some(change) => pass(change, &tell),
-                    None => drop(first.send(word)),
+            while let Received::Message(message) = link.receive(None) {
+                match change(message) {
+                    Some(change) => report(change, &send),
+                    None => drop(first.send(message)),
                 }
             }
         })?;
         let (input, output, errors) = (io::stdin(), io::stdout(), io::stderr());
-        self.link.order(order, [input.as_fd(), output.as_fd(), errors.as_fd()])?;
+        self.link.send_order(order, [input.as_fd(), output.as_fd(), errors.as_fd()])?;
         match started.recv() {
-            Ok(Word::Started(number)) => {
+            Ok(Message::Started(number)) => {
                 let command = Pid::from_raw(number).ok_or(io::ErrorKind::InvalidData)?;
                 let _ = self.command.send(command);
                 Ok(command)
             }
-            Ok(Word::Failed(number)) => Err(io::Error::from_raw_os_error(number)),
-            _ => Err(io::Error::other("its guardian was killed before it could tell")),
+            Ok(Message::Failed(number)) => Err(io::Error::from_raw_os_error(number)),
+            _ => Err(io::Error::other("its guardian was killed before it reported the start")),
         }
     }
 }
 
-/// A guardian that is stopped could not see our end.
+/// A stopped guardian would not notice the end of `tenure`.
 fn keep_going(guardian: Pid, change: Change) {
     if let Change::Stopped(_) = change {
         let _ = kill_process(guardian, Signal::CONT);
     }
 }
 
-/// What a guardian tells of the command.
-fn change(word: Word) -> Option<Change> {
-    Some(match word {
-        Word::Stopped(signal) => Change::Stopped(Signal::from_named_raw(signal)),
-        Word::Ended { status, signal } => {
+/// A state change of the command, as the guardian reports it.
+fn change(message: Message) -> Option<Change> {
+    Some(match message {
+        Message::Stopped(signal) => Change::Stopped(Signal::from_named_raw(signal)),
+        Message::Ended { status, signal } => {
             Change::Ended(Ending { status, signal: Signal::from_named_raw(signal.into()) })
         }
-        Word::Overdue => Change::Overdue,
+        Message::Overdue => Change::Overdue,
         _ => return None,
     })
 }
 
-fn follow_for(command: Pid, tell: &mpsc::UnboundedSender<Change>) {
-    follow(command, |change| pass(change, tell));
+fn follow_for(command: Pid, send: &mpsc::UnboundedSender<Change>) {
+    follow(command, |change| report(change, send));
 }
 
-fn pass(change: Change, tell: &mpsc::UnboundedSender<Change>) {
-    // Without a listener, all is over.
-    let _ = tell.send(change);
+fn report(change: Change, send: &mpsc::UnboundedSender<Change>) {
+    // Without a receiver, the command is not awaited any more.
+    let _ = send.send(change);
 }
 
 fn start_alone(
     order: &Order,
     variables: &[(String, String)],
-    tell: mpsc::UnboundedSender<Change>,
+    send: mpsc::UnboundedSender<Change>,
 ) -> io::Result<Pid> {
-    let (know, known) = plain_mpsc::channel();
-    // Before the command: once that runs, nothing may fail.
+    let (started_command, known) = plain_mpsc::channel();
+    // The thread comes first: once the command runs, nothing may fail.
     Builder::new().name("tenure-child".into()).spawn(move || {
-        known.into_iter().for_each(|command| follow_for(command, &tell));
+        known.into_iter().for_each(|command| follow_for(command, &send));
     })?;
     let command = Pid::from_child(&program::start(&order.command, variables)?);
-    let _ = know.send(command);
+    let _ = started_command.send(command);
     Ok(command)
 }

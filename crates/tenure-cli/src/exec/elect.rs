@@ -48,7 +48,7 @@ pub(crate) async fn elect(arguments: Arguments) -> ExitCode {
     let lead = async |tenure: &Tenure, leadership, signals: &mut Signals| {
         lead_until_end(tenure, leadership, &arguments, signals).await
     };
-    arguments.session.conduct(&patience, campaign, lead).await
+    arguments.session.run(&patience, campaign, lead).await
 }
 
 async fn campaign(
@@ -69,7 +69,7 @@ async fn campaign(
     let me = About::this_process();
     let is_me = |it: &WaiterInfo| (&it.about.host, it.about.pid) == (&me.host, me.pid);
     let request =
-        patience.endure(async || request(&election, arguments.wait_args.limit(patience)).await);
+        patience.retry(async || request(&election, arguments.wait_args.limit(patience)).await);
     let progress = (patience, arguments.session.verbose);
     let leadership = arguments.wait_args.acquire((name, &lock), request, is_me, progress).await?;
     let (name, fence) = (leadership.guard().name(), leadership.fence());

@@ -105,8 +105,8 @@ impl Holding {
         let guard =
             arguments.lock_args.acquire((name, &lock, owner), &patience, arguments.verbose).await?;
         let requests = listen(owner).map_err(|error| Exit::System.because(&error))?;
-        let handle = guard.detach().await.map_err(|error| Exit::told(&error))?;
-        let guard = tenure.adopt(handle.clone()).await.map_err(|error| Exit::told(&error))?;
+        let handle = guard.detach().await.map_err(|error| Exit::report(&error))?;
+        let guard = tenure.adopt(handle.clone()).await.map_err(|error| Exit::report(&error))?;
         if arguments.verbose {
             say(format_args!("holding `{}` with fence {}", guard.name(), guard.fence()));
         }

@@ -11,7 +11,7 @@ use tenure::{Error, Guard, LockName, Owner, Released, Tenure};
 use crate::args::store;
 use crate::exec::changes::Ending;
 use crate::exec::child::Child;
-use crate::exec::link::{Bequest, Moment, Order};
+use crate::exec::link::{Moment, OnKilled, Order};
 use crate::exec::loss;
 use crate::exec::session::End;
 use crate::exec::signals::Signals;
@@ -21,39 +21,39 @@ use crate::view::output::say;
 /// What to do when the lock is lost.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnLost {
-    /// End the command, and all that it has started, before the lease is over
+    /// End the command, and all processes that it has started, before the lease is over
     Kill,
-    /// Say so, and let it go on
+    /// Report it, and let the command go on
     Warn,
-    /// Let it go on
+    /// Let the command go on
     Ignore,
 }
 
-/// A command, and how it is to end.
+/// A command, and how it is ended.
 pub(crate) struct Job<'a> {
-    /// The store, which knows how a lock was lost.
+    /// The store, which knows why a lock was lost.
     pub(crate) tenure: &'a Tenure,
     pub(crate) command: &'a [OsString],
-    /// Where it finds the store, if somebody has named one.
+    /// The store's URL for the command, if the store was named.
     pub(crate) url: Option<String>,
     pub(crate) on_lost: OnLost,
-    /// How long it has to end itself.
+    /// The time between TERM and KILL.
     pub(crate) grace: Duration,
 }
 
-/// What became of a command.
+/// How a command ended.
 pub(crate) enum Outcome {
     Ended(Ending),
-    /// It went on after the lock was lost, which has been told.
+    /// It went on after the lock was lost, which was reported.
     EndedWithout(Ending),
-    /// It could not be started; this has been told.
+    /// It could not be started, which was reported.
     NotStarted(ExitCode),
     /// It was ended, because the lock was lost.
     Lost,
 }
 
 impl Outcome {
-    /// With which status the command has ended by itself.
+    /// The status with which the command has ended by itself.
     pub(crate) fn status(&self) -> Option<u8> {
         match self {
             Self::Ended(ending) | Self::EndedWithout(ending) => Some(ending.status),
@@ -68,41 +68,41 @@ impl From<Outcome> for End {
             Outcome::Ended(ending) | Outcome::EndedWithout(ending) => {
                 Self::of(ending.status, ending.signal)
             }
-            Outcome::NotStarted(told) => Self::Status(told),
+            Outcome::NotStarted(code) => Self::Status(code),
             Outcome::Lost => Self::Lost,
         }
     }
 }
 
-/// How long to wait for the release; the lease ends it otherwise.
+/// How long to wait for the release; otherwise the lease ends the lock.
 const RELEASE_TIME: Duration = Duration::from_secs(5);
 
 impl Job<'_> {
-    /// Runs it under a lock.
+    /// Runs the command under a lock.
     pub(crate) async fn run(&self, guard: &Guard, signals: &mut Signals) -> Outcome {
-        // Killed, we leave the lock to the command, if the store lets us.
-        let is_left = match self.tenure.share_with_children() {
-            Ok(is_left) => is_left,
-            Err(error) => return Outcome::NotStarted(Exit::told(&error)),
+        // If `tenure` is killed, the lock stays with the command, if the engine can do that.
+        let is_shared = match self.tenure.share_with_children() {
+            Ok(is_shared) => is_shared,
+            Err(error) => return Outcome::NotStarted(Exit::report(&error)),
         };
-        match Child::start(&self.order(guard, is_left), &self.variables(guard)) {
+        match Child::start(&self.order(guard, is_shared), &self.variables(guard)) {
             Ok(child) => self.supervise(guard, child, signals).await,
             Err(error) => Outcome::NotStarted(self.cannot_run(&error)),
         }
     }
 
-    fn order(&self, guard: &Guard, is_left: bool) -> Order {
+    fn order(&self, guard: &Guard, is_shared: bool) -> Order {
         let is_timed = self.on_lost == OnLost::Kill;
-        let bequest = match is_left {
-            true => Bequest::Hold,
-            false if is_timed => Bequest::End,
-            false => Bequest::Leave,
+        let on_killed = match is_shared {
+            true => OnKilled::Hold,
+            false if is_timed => OnKilled::End,
+            false => OnKilled::Leave,
         };
         let deadline = Moment::now().after(guard.remaining());
-        Order { bequest, is_timed, grace: self.grace, deadline, command: self.command.to_vec() }
+        Order { on_killed, is_timed, grace: self.grace, deadline, command: self.command.to_vec() }
     }
 
-    /// What the command finds in its environment.
+    /// The command's environment.
     fn variables(&self, guard: &Guard) -> Vec<(String, String)> {
         let deadline = now() + guard.remaining();
         let deadline = deadline.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis());
@@ -116,8 +116,8 @@ impl Job<'_> {
         of_lock.into_iter().chain(url).map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// The end, after the lock has been released. If it was not held until then, the command's status
-    /// is not the whole truth: it may have been lost while nobody could notice.
+    /// The end, after the lock was released. If the lock was not held until then, the command's status is not enough: it
+    /// may have run without the lock.
     pub(crate) async fn conclude(
         &self,
         outcome: Outcome,
@@ -168,7 +168,7 @@ impl Job<'_> {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "told to the command, by the calendar")]
+#[expect(clippy::disallowed_methods, reason = "the command gets it as calendar time")]
 fn now() -> SystemTime {
     SystemTime::now()
 }

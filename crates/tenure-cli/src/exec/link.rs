@@ -1,4 +1,4 @@
-//! What `tenure` and its guardian say to each other: over a socket, whose end tells of an end.
+//! The messages between `tenure` and its guardian, over a socket. A closed socket means that the peer has ended.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -16,8 +16,8 @@ use rustix::net::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-/// A point in time that all processes agree on: nanoseconds since the machine was booted, also those for
-/// which it was suspended.
+/// A point in time that all processes agree on: nanoseconds since boot, with the time for which the machine was
+/// suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(pub(crate) u64);
 
@@ -36,40 +36,40 @@ impl Moment {
         Self(self.0.saturating_sub(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// How long it is until then; zero if it is over.
+    /// The time until then; zero if it has passed.
     pub(crate) fn left(self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(Self::now().0))
     }
 }
 
-/// What becomes of the command if `tenure` is killed.
+/// What happens to the command if `tenure` is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bequest {
+pub(crate) enum OnKilled {
     /// It is ended before the lease is over.
     End = b'e' as isize,
-    /// It goes on, with the lock: the guardian stays until all of it has ended.
+    /// It goes on, with the lock: the guardian stays until all of its processes have ended.
     Hold = b'h' as isize,
     /// It goes on, without the lock.
     Leave = b'l' as isize,
 }
 
-/// What a guardian is to do.
+/// The guardian's order.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Order {
-    pub(crate) bequest: Bequest,
-    /// Whether the command is to end when nothing more was heard before the deadline.
+    pub(crate) on_killed: OnKilled,
+    /// Whether the command is ended if no message arrives before the deadline.
     pub(crate) is_timed: bool,
-    /// How long the command has to end itself.
+    /// The time between TERM and KILL.
     pub(crate) grace: Duration,
-    /// Until when the lock is held, if nothing is heard after this.
+    /// Until when the lock is held, if no message follows.
     pub(crate) deadline: Moment,
     pub(crate) command: Vec<OsString>,
 }
 
-/// What is said after that, in both directions.
+/// The messages after the order, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
-    // By the guardian.
+pub(crate) enum Message {
+    // From the guardian.
     Ready,
     Started(i32),
     Failed(i32),
@@ -79,19 +79,19 @@ pub(crate) enum Word {
         signal: u8,
     },
     Overdue,
-    // By `tenure`.
-    /// The lock is held until then, if nothing more is heard.
+    // From `tenure`.
+    /// The lock is held until then, if no message follows.
     Held(Moment),
-    /// The command is being ended, by force at that time.
+    /// The command is being ended; it is killed at that time.
     Ending(Moment),
-    /// All is over.
-    Farewell,
+    /// The command has ended.
+    Finished,
 }
 
-/// Every word has as many bytes, and is sent at once, so that none is ever read in part.
+/// Every message has the same length, and is sent by one call, so that it is never read in part.
 const BYTES: usize = 9;
 
-impl Word {
+impl Message {
     fn encode(self) -> [u8; BYTES] {
         let (kind, value) = match self {
             Self::Ready => (b'r', 0),
@@ -104,7 +104,7 @@ impl Word {
             Self::Overdue => (b'o', 0),
             Self::Held(until) => (b'h', until.0),
             Self::Ending(at) => (b'k', at.0),
-            Self::Farewell => (b'b', 0),
+            Self::Finished => (b'b', 0),
         };
         let mut bytes = [kind; BYTES];
         bytes[1..].copy_from_slice(&value.to_be_bytes());
@@ -122,19 +122,19 @@ impl Word {
             b'o' => Self::Overdue,
             b'h' => Self::Held(Moment(u64::from_be_bytes(value))),
             b'k' => Self::Ending(Moment(u64::from_be_bytes(value))),
-            b'b' => Self::Farewell,
+            b'b' => Self::Finished,
             _ => return None,
         })
     }
 }
 
-/// What comes next.
-pub(crate) enum Heard {
-    Word(Word),
-    /// Nothing, in time.
-    Nothing,
-    /// Nothing, ever: the other has ended.
-    End,
+/// The result of a read.
+pub(crate) enum Received {
+    Message(Message),
+    /// No message in time.
+    Timeout,
+    /// The peer has ended.
+    Closed,
 }
 
 /// One end of the socket.
@@ -146,28 +146,28 @@ impl Link {
         Ok((Self(ours), theirs.into()))
     }
 
-    /// Says a word, without waiting: one that is stopped for so long that nothing fits any more has missed
-    /// others before.
-    pub(crate) fn say(&self, word: Word) {
-        let _ = send(&self.0, &word.encode(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    /// Sends a message without blocking. The socket is full only if the peer has been stopped for so long that it
+    /// has missed other messages before.
+    pub(crate) fn send(&self, message: Message) {
+        let _ = send(&self.0, &message.encode(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
-    /// Waits for a word; for so long, or for ever.
-    pub(crate) fn hear(&self, within: Option<Duration>) -> Heard {
-        // Zero would be for ever.
+    /// Waits for a message; without a time limit if none is given.
+    pub(crate) fn receive(&self, within: Option<Duration>) -> Received {
+        // A read timeout of zero would be an error.
         let within = within.map(|time| time.max(Duration::from_millis(1)));
         let mut bytes = [0; BYTES];
         let read = self.0.set_read_timeout(within).and_then(|()| (&self.0).read(&mut bytes));
         match read {
-            Ok(BYTES) => Word::decode(bytes).map_or(Heard::End, Heard::Word),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Heard::Nothing,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Heard::Nothing,
-            _ => Heard::End,
+            Ok(BYTES) => Message::decode(bytes).map_or(Received::Closed, Received::Message),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Received::Timeout,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Received::Timeout,
+            _ => Received::Closed,
         }
     }
 
-    /// Sends an order, with the files that are to be the command's standard ones.
-    pub(crate) fn order(&self, order: &Order, files: [impl AsFd; 3]) -> io::Result<()> {
+    /// Sends an order, with the files that become the command's standard ones.
+    pub(crate) fn send_order(&self, order: &Order, files: [impl AsFd; 3]) -> io::Result<()> {
         let files = [files[0].as_fd(), files[1].as_fd(), files[2].as_fd()];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(3))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -179,7 +179,7 @@ impl Link {
     }
 
     /// Waits for an order.
-    pub(crate) fn receive(&self) -> io::Result<(Order, Vec<OwnedFd>)> {
+    pub(crate) fn receive_order(&self) -> io::Result<(Order, Vec<OwnedFd>)> {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(3))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut length = [0; 8];
@@ -204,10 +204,10 @@ impl Link {
 impl Order {
     fn encode(&self) -> Vec<u8> {
         let grace = u64::try_from(self.grace.as_nanos()).unwrap_or(u64::MAX);
-        let mut bytes = vec![self.bequest as u8, u8::from(self.is_timed)];
+        let mut bytes = vec![self.on_killed as u8, u8::from(self.is_timed)];
         bytes.extend(grace.to_be_bytes());
         bytes.extend(self.deadline.0.to_be_bytes());
-        // No argument has a zero in it.
+        // No argument contains a zero byte.
         bytes.extend(self.command.join(OsStr::new("\0")).as_bytes());
         bytes
     }
@@ -215,9 +215,9 @@ impl Order {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (head, command) = bytes.split_at_checked(18)?;
         let number = |bytes: &[u8]| Some(u64::from_be_bytes(bytes.try_into().ok()?));
-        let bequests = [Bequest::End, Bequest::Hold, Bequest::Leave];
+        let choices = [OnKilled::End, OnKilled::Hold, OnKilled::Leave];
         Some(Self {
-            bequest: bequests.into_iter().find(|it| *it as u8 == head[0])?,
+            on_killed: choices.into_iter().find(|it| *it as u8 == head[0])?,
             is_timed: head[1] != 0,
             grace: Duration::from_nanos(number(&head[2..10])?),
             deadline: Moment(number(&head[10..])?),
@@ -234,38 +234,41 @@ mod tests {
     fn what_is_said_is_heard() {
         let (ours, theirs) = Link::pair().unwrap();
         let theirs = Link(theirs.into());
-        let format = [
-            Word::Ready,
-            Word::Started(i32::MAX),
-            Word::Failed(8),
-            Word::Stopped(20),
-            Word::Ended { status: 255, signal: 9 },
-            Word::Overdue,
-            Word::Held(Moment(u64::MAX)),
-            Word::Ending(Moment(1)),
-            Word::Farewell,
+        let messages = [
+            Message::Ready,
+            Message::Started(i32::MAX),
+            Message::Failed(8),
+            Message::Stopped(20),
+            Message::Ended { status: 255, signal: 9 },
+            Message::Overdue,
+            Message::Held(Moment(u64::MAX)),
+            Message::Ending(Moment(1)),
+            Message::Finished,
         ];
-        format.iter().for_each(|&word| ours.say(word));
-        for word in format {
-            assert!(matches!(theirs.hear(None), Heard::Word(heard) if heard == word), "{word:?}");
+        messages.iter().for_each(|&message| ours.send(message));
+        for message in messages {
+            assert!(
+                matches!(theirs.receive(None), Received::Message(received) if received == message),
+                "{message:?}"
+            );
         }
-        assert!(matches!(theirs.hear(Some(Duration::ZERO)), Heard::Nothing));
+        assert!(matches!(theirs.receive(Some(Duration::ZERO)), Received::Timeout));
         drop(ours);
-        assert!(matches!(theirs.hear(None), Heard::End));
+        assert!(matches!(theirs.receive(None), Received::Closed));
     }
 
     #[test]
     fn an_order_comes_as_it_was_sent_with_its_files() {
-        for bequest in [Bequest::End, Bequest::Hold, Bequest::Leave] {
+        for on_killed in [OnKilled::End, OnKilled::Hold, OnKilled::Leave] {
             let command = vec!["sh".into(), OsString::new(), OsString::from_vec(vec![255, b'\n'])];
             let grace = Duration::from_millis(1234);
             let deadline = Moment(u64::MAX / 3);
-            let order = Order { bequest, is_timed: true, grace, deadline, command };
+            let order = Order { on_killed, is_timed: true, grace, deadline, command };
             let (ours, theirs) = Link::pair().unwrap();
             let (reader, writer) = io::pipe().unwrap();
             let files = [reader.as_fd(), writer.as_fd(), writer.as_fd()];
-            ours.order(&order, files).unwrap();
-            let (received, files) = Link(theirs.into()).receive().unwrap();
+            ours.send_order(&order, files).unwrap();
+            let (received, files) = Link(theirs.into()).receive_order().unwrap();
             assert_eq!((received, files.len()), (order, 3));
         }
     }

@@ -7,8 +7,8 @@ use tenure::{Guard, LockName, Lost, Owner, Tenure, WhyLost};
 use crate::view::format::{plain, who};
 use crate::view::output::say;
 
-/// How long to look: what is known already is not kept back for longer.
-const LOOK: Duration = Duration::from_millis(500);
+/// How long to ask the store for the reason: the report of a loss does not wait for longer.
+const INSPECT_TIME: Duration = Duration::from_millis(500);
 
 /// Reports that a lock is lost, or is being lost.
 pub(crate) async fn report(tenure: &Tenure, guard: &Guard) {
@@ -18,8 +18,7 @@ pub(crate) async fn report(tenure: &Tenure, guard: &Guard) {
     }
 }
 
-/// A sentence on the loss of a lock by this owner: with who took it away, and why, if that is how it was
-/// lost.
+/// A sentence on the loss of a lock by this owner, which names the client that forced a release, and its reason.
 pub(crate) async fn sentence(tenure: &Tenure, lost: &Lost, owner: Owner) -> String {
     let by = match lost.why() {
         WhyLost::NotHeld => forced(tenure, lost.name(), owner).await,
@@ -31,10 +30,10 @@ pub(crate) async fn sentence(tenure: &Tenure, lost: &Lost, owner: Owner) -> Stri
     }
 }
 
-/// Who took the lock away from this owner, and why; none if that is not how it was lost, or not known.
+/// The client that forced the release from this owner, and its reason; none if that is not why it was lost, or unknown.
 pub(crate) async fn forced(tenure: &Tenure, name: &LockName, owner: Owner) -> Option<String> {
     let lock = tenure.lock(name.clone());
-    let looked = tokio::time::timeout(LOOK, lock.inspect()).await;
-    let forced = looked.ok()?.ok()?.forced.filter(|forced| forced.owners.contains(&owner))?;
+    let inspected = tokio::time::timeout(INSPECT_TIME, lock.inspect()).await;
+    let forced = inspected.ok()?.ok()?.forced.filter(|forced| forced.owners.contains(&owner))?;
     Some(format!("its release was forced by {}: {}", who(&forced.by), plain(&forced.reason)))
 }

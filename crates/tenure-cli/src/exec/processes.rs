@@ -1,8 +1,8 @@
 //! The processes of this machine, as /proc shows them.
 //!
-//! The numbers there are those of the PID namespace for which /proc was mounted, which need not be
-//! ours: `unshare --pid` without `--mount-proc` leaves the outer one. The lines `NSpid` and `NSpgid`
-//! of a process give its numbers in every namespace from that one inwards.
+//! The pids there are those of the PID namespace for which /proc was mounted, which need not be this process's own:
+//! `unshare --pid` without `--mount-proc` leaves the outer one. The lines `NSpid` and `NSpgid` list a process's pids
+//! in every namespace from that one inwards.
 
 use std::fs;
 use std::io;
@@ -13,35 +13,35 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
 };
 
-/// One process, as it was when it was looked at.
+/// A snapshot of one process.
 #[derive(Clone)]
 pub(crate) struct Process {
-    /// Its number, and its parent's, in /proc.
+    /// Its pid, and its parent's, in /proc.
     pub(crate) number: i32,
     pub(crate) parent: i32,
-    /// Its number, and its group's, for us.
+    /// Its pid, and its group, in the namespace of this process.
     pub(crate) pid: Pid,
     pub(crate) group: Option<Pid>,
     pub(crate) is_stopped: bool,
     pub(crate) has_ended: bool,
     pub(crate) program: String,
-    /// In ticks since the machine was booted.
+    /// In clock ticks since boot.
     started: u64,
 }
 
-/// What no later process has: a number in /proc, and a time.
+/// The pid in /proc and the start time: no later process has both.
 pub(crate) type Identity = (i32, u64);
 
 /// All processes that /proc shows.
 pub(crate) struct Processes {
-    /// Our own number in /proc.
+    /// The pid of this process in /proc.
     pub(crate) own: i32,
     pub(crate) all: Vec<Process>,
 }
 
 impl Processes {
-    /// None if /proc is missing, does not show us, or cannot be read: then nothing is known.
-    pub(crate) fn look() -> Option<Self> {
+    /// None if /proc is missing, does not show this process, or cannot be read.
+    pub(crate) fn read() -> Option<Self> {
         let numbers = numbers_in_namespaces("/proc/self", "NSpid:")?;
         let own = *numbers.first()?;
         if numbers.last() != Some(&getpid().as_raw_nonzero().get()) {
@@ -54,7 +54,7 @@ impl Processes {
             else {
                 continue;
             };
-            // One that has ended, or is another user's and hidden from us, hides no other.
+            // Skip a process that has ended meanwhile, or is hidden because it is another user's.
             if let Ok(process) = Process::read(number, depth) {
                 all.extend(process);
             }
@@ -64,7 +64,7 @@ impl Processes {
 }
 
 impl Process {
-    /// None if it has no number in our namespace.
+    /// None if it is not in this process's namespace.
     fn read(number: i32, depth: usize) -> io::Result<Option<Self>> {
         let folder = format!("/proc/{number}");
         let stat = text_of(format!("{folder}/stat"))?;
@@ -80,7 +80,7 @@ impl Process {
     }
 
     fn parse(number: i32, pid: Pid, group: Option<i32>, stat: &str) -> Option<Self> {
-        // The program's name, in brackets, may have anything in it.
+        // The program's name, in parentheses, may contain any character.
         let (head, rest) = stat.rsplit_once(") ")?;
         let fields: Vec<_> = rest.split(' ').collect();
         let group = group.or_else(|| fields.get(2)?.parse().ok());
@@ -89,7 +89,7 @@ impl Process {
             number,
             parent: fields.get(1)?.parse().ok()?,
             pid,
-            // A process that is about to go has a group of -1.
+            // An exiting process has the group -1.
             group: group.filter(|&it| it > 0).and_then(Pid::from_raw),
             is_stopped: state == "T",
             has_ended: matches!(state, "Z" | "X") && !has_other_threads(number),
@@ -102,10 +102,10 @@ impl Process {
         (self.number, self.started)
     }
 
-    /// Sends it a signal. One that has ended needs none.
+    /// Sends it a signal; nothing if it has ended.
     ///
-    /// Its number may be another's by now. A handle stays with the process that had the number when
-    /// the handle was made, and if ours is still there after that, the handle is ours.
+    /// The pid may have been reused. A pidfd refers to the process that had the pid when it was opened, so if this process
+    /// still exists after that, the pidfd is right.
     pub(crate) fn send(&self, signal: Signal) -> Result<(), Errno> {
         let handle = pidfd_open(self.pid, PidfdFlags::empty());
         if matches!(handle, Err(Errno::SRCH)) || !self.is_there() {
@@ -113,7 +113,7 @@ impl Process {
         }
         let sent = match handle {
             Ok(handle) => pidfd_send_signal(handle, signal),
-            // The kernel is older than 5.3, or no more files may be open.
+            // The kernel is older than 5.3, or the limit of open files is reached.
             Err(_) => kill_process(self.pid, signal),
         };
         if sent == Err(Errno::SRCH) { Ok(()) } else { sent }
@@ -126,7 +126,7 @@ impl Process {
     }
 }
 
-/// The group and the session that we are in; none for one that lies outside our PID namespace, as with
+/// The process group and the session of this process; none if outside its PID namespace, as with
 /// `unshare --pid --fork`, or where /proc is missing.
 pub(crate) fn own_group() -> Option<Pid> {
     innermost("NSpgid:")
@@ -147,13 +147,13 @@ fn numbers_in_namespaces(folder: impl AsRef<Path>, field: &str) -> Option<Vec<i3
     line.split_whitespace().map(|number| number.parse().ok()).collect()
 }
 
-/// A file of /proc. A program's name may be of any bytes, and is cut in the middle of a character.
+/// A file of /proc. A program's name may contain any bytes, and may be cut within a character.
 fn text_of(path: impl AsRef<Path>) -> io::Result<String> {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A process whose main thread has ended is shown as a zombie while its other threads run. What cannot be
-/// read counts as running.
+/// A process whose main thread has ended is shown as a zombie while its other threads run. If it cannot be read, it
+/// counts as running.
 fn has_other_threads(number: i32) -> bool {
     match fs::read_dir(format!("/proc/{number}/task")) {
         Ok(threads) => threads.count() > 1,
@@ -161,7 +161,7 @@ fn has_other_threads(number: i32) -> bool {
     }
 }
 
-/// Whether that is what reading about a process gives that has just ended.
+/// Whether this is the error of reading about a process that has just ended.
 fn is_of_ended(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::SRCH))
 }

@@ -18,16 +18,11 @@ use crate::view::output::say;
 
 /// Run a command while holding a lock
 ///
-/// The exit status is the command's own; 128 and the signal if a signal ended it; 75 if the lock
-/// was not acquired; 76 if it was lost, in which case the command is ended; 69 if the store cannot
-/// be reached; 71 if the operating system allows too little; 64 if the command line is wrong; 126 or
-/// 127 if the command cannot be run. If `tenure` is killed, its guardian ends the command before
-/// the lease is over; on a `local:` store the command goes on, with the lock.
+/// If `tenure` is killed, its guardian ends the command before the lease is over; on a `local:` store the command goes on,
+/// with the lock. Signals are forwarded to the command and its process group.
 ///
-/// The command finds TENURE_NAME, TENURE_OWNER, TENURE_FENCE (a number that grows with every
-/// holder) and TENURE_DEADLINE (until when the lock is held if it cannot be renewed, in
-/// milliseconds since 1970) in its environment, and in TENURE_URL the store, if it was named, without
-/// its password. Signals are passed on to it, and to its process group.
+/// TENURE_FENCE grows with every holder: send it along with every write. TENURE_DEADLINE is the time until which the
+/// lock was held when the command began, in milliseconds since 1970.
 #[derive(Args)]
 #[command(override_usage = "tenure run [OPTIONS] <NAME> -- <COMMAND>...
        tenure run [OPTIONS] -c <LINE> <NAME>",
@@ -45,16 +40,15 @@ pub(crate) struct Arguments {
     /// What to do when the lock is lost
     #[arg(long, value_enum, default_value_t = OnLost::Kill)]
     on_lost: OnLost,
-    /// How long the command has to end itself when the lock is lost, before it is killed; a third
-    /// of the lease at most
+    /// The time between TERM and KILL when the lock is lost; a third of the lease at most
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
     kill_after: Duration,
     #[command(flatten)]
     session: Session,
 }
 
-/// What the names of marks begin with.
-pub(crate) const MARK: &str = "tenure-once/";
+/// The prefix of success records.
+pub(crate) const RECORDS: &str = "tenure-once/";
 
 pub(crate) async fn run(arguments: Arguments) -> ExitCode {
     let patience = arguments.lock_args.patience(arguments.session.verbose);
@@ -62,7 +56,7 @@ pub(crate) async fn run(arguments: Arguments) -> ExitCode {
     let hold = async |tenure: &Tenure, guard, signals: &mut Signals| {
         hold(tenure, guard, &arguments, signals).await
     };
-    arguments.session.conduct(&patience, acquire, hold).await
+    arguments.session.run(&patience, acquire, hold).await
 }
 
 async fn acquire(
@@ -71,8 +65,8 @@ async fn acquire(
     patience: &Patience,
 ) -> Result<Guard, ExitCode> {
     let success_record = arguments.success_record(tenure);
-    let looked = patience.endure(async || is_done(success_record.as_ref()).await).await;
-    if looked.map_err(|error| patience.told(&error))? {
+    let checked = patience.retry(async || is_done(success_record.as_ref()).await).await;
+    if checked.map_err(|error| patience.report(&error))? {
         return Err(arguments.nothing_to_do());
     }
     let (name, owner) = (&*arguments.session.name, Owner::new());
@@ -82,8 +76,8 @@ async fn acquire(
     }
     let wanted = (name, &lock, owner);
     let guard = arguments.lock_args.acquire(wanted, patience, arguments.session.verbose).await?;
-    // Otherwise a lock that was handed over would soon seem to be lost.
-    guard.confirm().await.map_err(|error| Exit::told(&error))?;
+    // Otherwise the claim lease of a hand-over would soon end.
+    guard.confirm().await.map_err(|error| Exit::report(&error))?;
     arguments.session.say(format_args!("holding `{}` with fence {}", guard.name(), guard.fence()));
     Ok(guard)
 }
@@ -99,16 +93,16 @@ async fn hold(tenure: &Tenure, guard: Guard, arguments: &Arguments, signals: &mu
         grace: arguments.grace(),
     };
     let success_record = arguments.success_record(tenure);
-    // Another may have done it while this one waited.
+    // Another process may have succeeded while this one waited.
     let outcome = match is_done(success_record.as_ref()).await {
         Ok(false) => job.run(&guard, signals).await,
         Ok(true) => Outcome::NotStarted(arguments.nothing_to_do()),
-        Err(error) => Outcome::NotStarted(Exit::told(&error)),
+        Err(error) => Outcome::NotStarted(Exit::report(&error)),
     };
     if let (Some(success_record), Some(0)) = (&success_record, outcome.status()) {
         tokio::select! {
-            () = remember(tenure, success_record) => {}
-            _ = signals.end() => say("it will run again too soon: this was interrupted"),
+            () = record_success(tenure, success_record) => {}
+            _ = signals.end() => say("could not record the success for --once-per; the command may run again early: interrupted"),
         }
     }
     if matches!(outcome, Outcome::NotStarted(_)) {
@@ -124,39 +118,41 @@ async fn hold(tenure: &Tenure, guard: Guard, arguments: &Arguments, signals: &mu
     job.conclude(outcome, &held, guard.release()).await
 }
 
-/// Releases a lock under which nothing was done: for no least time.
+/// Releases a lock under which no command ran: without its least time.
 async fn release_now(tenure: &Tenure, guard: Guard) -> Result<Released, Error> {
     tenure.release(&guard.detach().await?).await
 }
 
-/// Whether the command has succeeded within the time in which it is to run once.
+/// Whether the command has succeeded within the time of `--once-per`.
 async fn is_done(success_record: Option<&Lock>) -> Result<bool, Error> {
     let Some(success_record) = success_record else { return Ok(false) };
     Ok(!success_record.inspect().await?.is_free())
 }
 
-/// Remembers a success until the command is due again, whoever holds the lock meanwhile.
-async fn remember(tenure: &Tenure, success_record: &Lock) {
-    let marked = async {
+/// Records a success until the command is due again; other processes may hold the lock meanwhile.
+async fn record_success(tenure: &Tenure, success_record: &Lock) {
+    let recorded = async {
         let guard = success_record.try_acquire().await?;
         Ok::<_, Error>(match guard {
             Some(guard) => Some(guard.detach().await?),
             None => None,
         })
     };
-    match marked.await {
+    match recorded.await {
         // The record outlives this process, so its holder stays described.
         Ok(Some(_)) => tenure.clone().leave_registered(),
-        // Another that shared the lock has just succeeded, too.
+        // Another holder of a shared lock has just recorded its success.
         Ok(None) => {}
-        Err(error) => say(format_args!("it will run again too soon: {error}")),
+        Err(error) => say(format_args!(
+            "could not record the success for --once-per; the command may run again early: {error}"
+        )),
     }
 }
 
 impl Arguments {
-    /// What stays taken for a while after a success.
+    /// The lock that stays held after a success.
     fn success_record(&self, tenure: &Tenure) -> Option<Lock> {
-        let name = || format!("{MARK}{}", self.session.name);
+        let name = || format!("{RECORDS}{}", self.session.name);
         self.once_per.map(|time| tenure.lock(name()).fixed_lease(time))
     }
 
@@ -165,7 +161,7 @@ impl Arguments {
         ExitCode::SUCCESS
     }
 
-    /// How long the command has to end itself.
+    /// The time between TERM and KILL.
     fn grace(&self) -> Duration {
         self.kill_after.min(self.lock_args.lease / 3)
     }

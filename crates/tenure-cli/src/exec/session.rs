@@ -1,5 +1,4 @@
-//! What every command that runs another has: its arguments, its signals, its store, and an orderly
-//! end.
+//! Common to `run` and `elect`: arguments, signals, the connection to the store, and an orderly end.
 
 use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -19,13 +18,13 @@ use crate::view::about;
 use crate::view::format::for_people;
 use crate::view::output::say;
 
-/// How long to wait until a queue is left; whoever does not ask again is soon passed over.
+/// How long to wait until the queue was left; a waiter that does not poll is soon dropped.
 const LEAVE_TIME: Duration = Duration::from_secs(1);
 
-/// What is to be run, under which name, and where.
+/// The command, the lock's name, and the store.
 #[derive(Args)]
 pub(crate) struct Session {
-    /// Say what happens, on standard error
+    /// Report each step on standard error
     #[arg(short, long)]
     pub(crate) verbose: bool,
     #[command(flatten)]
@@ -57,18 +56,18 @@ impl Session {
         }
     }
 
-    /// Acquires something, and does something with it. The former may end early with an exit status
-    /// that has been told.
-    pub(crate) async fn conduct<T>(
+    /// Acquires a lock or a leadership, and uses it. `acquire` may end early with an exit status, whose reason was
+    /// reported.
+    pub(crate) async fn run<T>(
         &self,
         patience: &Patience,
         acquire: impl AsyncFnOnce(&Tenure) -> Result<T, ExitCode>,
         hold: impl AsyncFnOnce(&Tenure, T, &mut Signals) -> End,
     ) -> ExitCode {
-        // First of all: from now on, no signal is missed.
+        // Catch signals before anything else, so that none is missed.
         let signals = Signals::catch();
         let end = match signals {
-            Ok(mut signals) => self.live(patience, acquire, hold, &mut signals).await,
+            Ok(mut signals) => self.run_with(patience, acquire, hold, &mut signals).await,
             Err(error) => End::Status(Exit::System.because(&error)),
         };
         match end {
@@ -78,7 +77,7 @@ impl Session {
         }
     }
 
-    async fn live<T>(
+    async fn run_with<T>(
         &self,
         patience: &Patience,
         acquire: impl AsyncFnOnce(&Tenure) -> Result<T, ExitCode>,
@@ -112,7 +111,7 @@ impl Session {
         Ok(())
     }
 
-    /// Says what happens, if somebody wants to know.
+    /// Reports a step, with `--verbose`.
     pub(crate) fn say(&self, what: std::fmt::Arguments<'_>) {
         if self.verbose {
             say(what);
@@ -126,7 +125,7 @@ pub(crate) enum End {
     Status(ExitCode),
     /// By ^C.
     Interrupted,
-    /// Without the lock: there is nothing to release, and perhaps nobody to tell.
+    /// The lock was lost: there is nothing to release.
     Lost,
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Shell {
 /// The shell that evaluates our standard output: the nearest ancestor whose own standard output is another file.
 /// A subshell between the two, as in `$(cd /; tenure hold x)`, writes to the same pipe.
 pub(crate) fn find() -> io::Result<Process> {
-    let Processes { own, all } = Processes::look().ok_or_else(unknown)?;
+    let Processes { own, all } = Processes::read().ok_or_else(unknown)?;
     let output = output_of(own);
     let of = |number: i32| all.iter().find(|one| one.number == number);
     let mut parent = of(own).and_then(|it| of(it.parent)).ok_or_else(unknown)?;
@@ -50,7 +50,7 @@ fn output_of(number: i32) -> Option<std::path::PathBuf> {
 impl Shell {
     /// Begins to watch the process that has this identity. None if it has ended.
     pub(crate) fn watch(identity: Identity) -> io::Result<Option<Self>> {
-        let Processes { all, .. } = Processes::look().ok_or_else(unknown)?;
+        let Processes { all, .. } = Processes::read().ok_or_else(unknown)?;
         let shell = all.into_iter().find(|one| one.identity() == identity && !one.has_ended);
         let Some(process) = shell else { return Ok(None) };
         let ended = match pidfd_open(process.pid, PidfdFlags::empty()) {
@@ -80,7 +80,7 @@ impl Shell {
     /// Sends a signal to the shell and to its descendants: a shell that ends by a signal leaves the program that
     /// it was running behind.
     pub(crate) fn signal(&self, signal: Signal) {
-        let descendants = Processes::look().map(|it| descendants(&it, self.process.number));
+        let descendants = Processes::read().map(|it| descendants(&it, self.process.number));
         // The shell first, so that it does not go on with the next command.
         let _ = self.process.send(signal);
         for one in descendants.unwrap_or_default() {

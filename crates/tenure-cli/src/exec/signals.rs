@@ -1,4 +1,4 @@
-//! The signals that a command would get if it ran by itself.
+//! The signals that are caught for the command.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,14 +11,14 @@ use tokio::signal::unix::{self, SignalKind};
 
 use crate::exec::terminal;
 
-/// Catches signals from now on, until they are asked for.
+/// Catches signals, and queues them until they are received.
 pub(crate) struct Signals {
     caught: Vec<(Signal, unix::Signal)>,
-    /// We were continued, and it has not been asked for yet: known at once, not in the order of events.
+    /// A CONT arrived that was not received yet: set at once by the handler, not in the order of events.
     is_continued: Arc<AtomicBool>,
 }
 
-/// Those that are passed on, and those of the terminal that stop a job.
+/// The forwarded signals, and those of the terminal that stop a job.
 pub(crate) const CAUGHT: [Signal; 11] = [
     Signal::INT,
     Signal::TERM,
@@ -38,8 +38,8 @@ impl Signals {
         let is_continued = Arc::default();
         signal_hook::flag::register(Signal::CONT.as_raw(), Arc::clone(&is_continued))?;
         let wanted = not_ignored(CAUGHT.into_iter());
-        // What is ignored, as under nohup, stays so, and the command inherits it. But if nobody waited for
-        // children here, their status would be lost.
+        // An ignored signal, as HUP under nohup, stays ignored, also in the command. But with CHLD ignored, the status of
+        // children would be lost.
         let caught = wanted.chain([Signal::CHILD]).map(|signal| {
             let kind = SignalKind::from_raw(signal.as_raw());
             Ok((signal, unix::signal(kind)?))
@@ -48,16 +48,15 @@ impl Signals {
         Ok(Self { caught, is_continued })
     }
 
-    /// Stops our job until it is continued, unless that has happened: a shell continues a job as soon as
-    /// the script in it has stopped, and what stops it then would be there to stay.
+    /// Stops the shell's job until it is continued, unless that has happened already: a shell continues a job as soon as
+    /// its script has stopped, and a stop after that would last.
     pub(crate) fn stop_job(&self) {
         if !self.is_continued.load(Ordering::Acquire) {
             terminal::stop_job();
         }
     }
 
-    /// The signal by which we are asked to end while nothing has been started. Stopped, we are just
-    /// that.
+    /// The signal that ends a wait, before a command was started. A stop signal stops the job.
     pub(crate) async fn end(&mut self) -> Signal {
         loop {
             match self.next().await {
@@ -69,7 +68,7 @@ impl Signals {
         }
     }
 
-    /// The next one. Dropped in between, none is lost.
+    /// The next signal. Cancel safe.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|context| {
             for (signal, caught) in &mut self.caught {
@@ -85,7 +84,7 @@ impl Signals {
         .await
     }
 
-    /// Forgets what was to stop us before we were continued, as the kernel does.
+    /// Drops pending stop signals that came before a CONT, as the kernel does.
     pub(crate) fn forget_stops(&mut self) {
         let stops = self.caught.iter_mut().filter(|(signal, _)| terminal::stops(*signal));
         let mut context = Context::from_waker(Waker::noop());
@@ -95,9 +94,9 @@ impl Signals {
     }
 }
 
-/// Goes on after these signals, and lets the programs that we start have their own way with them: what is
-/// ignored, they would ignore, too; what is caught, they do not inherit.
-pub(crate) fn endure(signals: impl Iterator<Item = Signal>) -> io::Result<()> {
+/// Survives these signals, without changing them for started programs: an ignored signal would be inherited, a caught
+/// one is not.
+pub(crate) fn survive(signals: impl Iterator<Item = Signal>) -> io::Result<()> {
     for signal in not_ignored(signals) {
         signal_hook::flag::register(signal.as_raw(), Arc::default())?;
     }
@@ -109,8 +108,7 @@ fn not_ignored(signals: impl Iterator<Item = Signal>) -> impl Iterator<Item = Si
     signals.filter(move |signal| ignored >> (signal.as_raw() - 1) & 1 == 0)
 }
 
-/// The signals that whoever started us wants ignored: bit n - 1 stands for signal n. Where there is
-/// no way to know, none.
+/// The signals that are ignored since the start: bit n - 1 stands for signal n. None if /proc is missing.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

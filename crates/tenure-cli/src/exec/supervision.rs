@@ -1,4 +1,4 @@
-//! Looking after a command while it runs: signals, the terminal, and the lock, which may be lost.
+//! Supervises a running command: signals, the terminal, and the lock, which may be lost.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -12,22 +12,20 @@ use crate::args::time::pause;
 use crate::exec::changes::Change;
 use crate::exec::child::Child;
 use crate::exec::job::{Job, OnLost, Outcome};
-use crate::exec::link::{Link, Moment, Word};
+use crate::exec::link::{Link, Message, Moment};
 use crate::exec::processes::Process;
 use crate::exec::signals::Signals;
 use crate::exec::{loss, process_tree, terminal};
 use crate::view::output::say;
 
-/// How often to look who has ended.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often to check which processes have ended.
+const POLL: Duration = Duration::from_millis(20);
 
-/// How long a process takes to end when it is killed. One that takes longer hangs in the kernel, or may not
-/// be killed.
-const DEATH: Duration = Duration::from_secs(5);
+/// How long a killed process takes to end. One that takes longer hangs in the kernel, or may not be killed.
+const KILL_TIME: Duration = Duration::from_secs(5);
 
 impl Job<'_> {
-    /// Waits for the command, and passes signals on to it. When the lock is being lost, it is
-    /// ended.
+    /// Waits for the command, and forwards signals to it. When the lock is being lost, the command is ended.
     pub(crate) async fn supervise(
         &self,
         guard: &Guard,
@@ -36,29 +34,29 @@ impl Job<'_> {
     ) -> Outcome {
         let link = child.link().filter(|_| self.on_lost == OnLost::Kill);
         tokio::select! {
-            ended = self.accompany(guard, &mut child, signals) => return ended,
-            // A quarter more: what is killed needs a moment to end, also on a busy machine.
+            ended = self.attend(guard, &mut child, signals) => return ended,
+            // A quarter more: killed processes need some time to end, also on a busy machine.
             () = guard.runs_out(self.grace * 5 / 4), if self.on_lost != OnLost::Ignore => {}
-            never = reassure(link.as_deref(), guard) => match never {},
+            never = report_deadline(link.as_deref(), guard) => match never {},
         }
-        // What the store knows about it is asked meanwhile: nothing waits for it.
+        // The store is asked for the reason concurrently: the command's end does not wait for it.
         if self.on_lost == OnLost::Warn {
-            let accompany = self.accompany(guard, &mut child, signals);
-            return match tokio::join!(loss::report(self.tenure, guard), accompany).1 {
+            let attend = self.attend(guard, &mut child, signals);
+            return match tokio::join!(loss::report(self.tenure, guard), attend).1 {
                 Outcome::Ended(ending) => Outcome::EndedWithout(ending),
                 outcome => outcome,
             };
         }
         if let Some(link) = link {
             let last = guard.remaining().max(self.grace);
-            link.say(Word::Ending(Moment::now().after(last)));
+            link.send(Message::Ending(Moment::now().after(last)));
         }
         tokio::join!(loss::report(self.tenure, guard), self.end(guard, &mut child, signals));
         Outcome::Lost
     }
 
-    /// Passes signals on to the command until it ends.
-    async fn accompany(&self, guard: &Guard, child: &mut Child, signals: &mut Signals) -> Outcome {
+    /// Forwards signals to the command until it ends.
+    async fn attend(&self, guard: &Guard, child: &mut Child, signals: &mut Signals) -> Outcome {
         let (mut has_orphans, mut is_overdue) = (false, false);
         loop {
             tokio::select! {
@@ -75,9 +73,9 @@ impl Job<'_> {
                     }
                 },
                 signal = signals.next() => match signal {
-                    // Most often it is the command itself that has ended, and nobody need be looked for.
+                    // Usually the command itself has ended, and there is no orphan.
                     Signal::CHILD => has_orphans = true,
-                    // The command has the terminal, and somebody else in our job wanted it.
+                    // The command has the terminal, and another process of the shell's job used it.
                     Signal::TTIN | Signal::TTOU if terminal::can_stop_job() => {
                         self.halt(guard, child, signals);
                     }
@@ -88,28 +86,28 @@ impl Job<'_> {
                     }
                     signal => child.forward(signal),
                 },
-                () = pause(LOOK), if has_orphans => {
+                () = pause(POLL), if has_orphans => {
                     has_orphans = false;
-                    process_tree::forget_orphans(&child.own());
+                    process_tree::reap_orphans(&child.own());
                 }
             }
         }
     }
 
-    /// The command was stopped. If it is the terminal that it wants, it gets it. If it was stopped
-    /// there, so is the whole job. Otherwise it is somebody's business with the command alone.
+    /// The command was stopped. If it used the terminal, it gets it. If it was stopped by the terminal, so is the whole
+    /// job. Otherwise another process stopped the command alone.
     fn stopped(&self, guard: &Guard, child: &mut Child, signals: &Signals, signal: Option<Signal>) {
         let wants_terminal = matches!(signal, Some(Signal::TTIN | Signal::TTOU));
-        // It may have got it since.
+        // It may have the terminal by now.
         if wants_terminal
             && (terminal::give(child.process_tree.group)
                 || terminal::is_with(child.process_tree.group))
         {
-            child.go_on_with_terminal();
+            child.resume_with_terminal();
             return;
         }
         let is_of_terminal = signal.is_some_and(terminal::stops) && terminal::is_there();
-        // Continued meanwhile, it goes on.
+        // It may have been continued meanwhile.
         if !child.is_stopped() || (!is_of_terminal && !terminal::is_with(child.process_tree.group))
         {
             return;
@@ -117,25 +115,24 @@ impl Job<'_> {
         if terminal::can_stop_job() {
             self.halt(guard, child, signals);
         } else if !wants_terminal {
-            // Nobody would continue us, nor it.
+            // No shell would continue this job.
             child.process_tree.signal(Signal::CONT);
         }
     }
 
-    /// Stops the command and us, until the job is continued. Nobody renews the lock meanwhile.
+    /// Stops the command and this process, until the job is continued. The lock is not renewed meanwhile.
     fn halt(&self, guard: &Guard, child: &mut Child, signals: &Signals) {
         let halted = child.halt();
         signals.stop_job();
         if self.on_lost == OnLost::Kill && guard.is_lost() {
-            // Another may have it by now: not one more step.
+            // Another client may hold the lock by now: the command must not run on.
             child.process_tree.signal_all(Signal::KILL);
         } else {
-            child.go_on(&halted);
+            child.resume(&halted);
         }
     }
 
-    /// Ends the command and all that it has started: first by asking, and by force when the time
-    /// for that is over, or the lease.
+    /// Ends the process tree: by TERM, and by KILL when the grace time or the lease is over.
     async fn end(&self, guard: &Guard, child: &mut Child, signals: &mut Signals) {
         let is_over = |lost: &Lost| lost.why() == WhyLost::LeaseEnded;
         let held = guard.ensure_held();
@@ -144,7 +141,7 @@ impl Job<'_> {
             // A stopped process does not end.
             child.process_tree.signal_all(Signal::CONT);
             tokio::select! {
-                () = gone(child, signals) => return,
+                () = ended(child, signals) => return,
                 () = pause(self.grace) => {}
                 _ = guard.lost(), if held.is_ok() => {}
             }
@@ -157,11 +154,11 @@ impl Job<'_> {
                         say_alive(&one, "it runs as another user, who alone may end it");
                     }
                 }
-                pause(LOOK / 4).await;
+                pause(POLL / 4).await;
             }
         };
-        let _ = tokio::time::timeout(DEATH, killed).await;
-        let _ = tokio::time::timeout(DEATH, gone(child, signals)).await;
+        let _ = tokio::time::timeout(KILL_TIME, killed).await;
+        let _ = tokio::time::timeout(KILL_TIME, ended(child, signals)).await;
         for one in child.process_tree.living() {
             if !refused.contains(&one.identity()) {
                 say_alive(&one, "it was killed, and hangs in the kernel");
@@ -178,9 +175,8 @@ fn say_alive(one: &Process, why: &str) {
     ));
 }
 
-/// Waits until the command has ended, and all that it has started. Signals are passed on; it is not
-/// left stopped.
-async fn gone(child: &mut Child, signals: &mut Signals) {
+/// Waits until all processes of the tree have ended. Signals are forwarded, and stopped processes continued.
+async fn ended(child: &mut Child, signals: &mut Signals) {
     while !child.has_ended() || !child.process_tree.has_ended(true) {
         tokio::select! {
             change = child.next(), if !child.has_ended() => match change {
@@ -189,21 +185,21 @@ async fn gone(child: &mut Child, signals: &mut Signals) {
                 Change::Overdue => {}
             },
             signal = signals.next() => match signal {
-                Signal::CHILD => process_tree::forget_orphans(&child.own()),
+                Signal::CHILD => process_tree::reap_orphans(&child.own()),
                 signal if terminal::stops(signal) => {}
                 signal => child.forward(signal),
             },
-            () = pause(LOOK) => {}
+            () = pause(POLL) => {}
         }
     }
 }
 
-/// Lets the guardian know again and again until when the lock is held.
-async fn reassure(link: Option<&Link>, guard: &Guard) -> Infallible {
+/// Reports to the guardian until when the lock is held, repeatedly.
+async fn report_deadline(link: Option<&Link>, guard: &Guard) -> Infallible {
     let Some(link) = link else { return pending().await };
     loop {
         let left = guard.remaining();
-        link.say(Word::Held(Moment::now().after(left)));
-        pause((left / 8).max(LOOK / 4)).await;
+        link.send(Message::Held(Moment::now().after(left)));
+        pause((left / 8).max(POLL / 4)).await;
     }
 }

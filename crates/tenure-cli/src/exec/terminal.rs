@@ -1,9 +1,8 @@
 //! The terminal, and the job that a shell started there.
 //!
-//! The command has a process group of its own. It gets the terminal when it asks for it, not before:
-//! in `tenure run x -- make | less` it is `less` that reads. Whoever stops the job at the terminal
-//! stops all of it: a command that ran on while its lock is not renewed would run into the next
-//! holder.
+//! The command has a process group of its own. It gets the terminal when it uses it, not before: in
+//! `tenure run x -- make | less` the reader is `less`. A job that is stopped at the terminal stops as a whole: a command
+//! that ran on while its lock is not renewed could run beside the next holder.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -13,24 +12,23 @@ use rustix::termios::{LocalModes, tcgetattr, tcgetpgrp, tcsetpgrp};
 
 use crate::exec::processes::{own_group, own_session};
 
-/// Whether a signal stops a job: typed at the terminal, or because the terminal is another's.
+/// Whether a signal stops a job: by a key at the terminal, or because the job uses the terminal in the background.
 pub(crate) fn stops(signal: Signal) -> bool {
     matches!(signal, Signal::TSTP | Signal::TTIN | Signal::TTOU)
 }
 
-/// If we have the terminal, the group of a command gets it.
+/// Gives the terminal to the command's group, if this job has it.
 pub(crate) fn give(group: Pid) -> bool {
     ours()
         .is_some_and(|terminal| has(&terminal, own_group()) && tcsetpgrp(&terminal, group).is_ok())
 }
 
-/// If the group of a command that has ended, and was not waited for yet, has the terminal, we get
-/// it: a script that goes on after us finds it as it was. A shell with job control takes it by
-/// itself.
+/// Takes the terminal back from the group of a command that has ended and was not reaped yet, so that a script
+/// can use it after that. A shell with job control takes it by itself.
 pub(crate) fn take(group: Pid) -> bool {
     let Some(terminal) = ours().filter(|terminal| has(terminal, Some(group))) else { return false };
     let Some(job) = own_group() else { return true };
-    // Only a member of the group that has it may pass it on.
+    // Only a member of the foreground group may change it.
     if setpgid(None, Some(group)).is_ok() {
         let _ = tcsetpgrp(&terminal, job);
         let _ = setpgid(None, Some(job));
@@ -38,7 +36,7 @@ pub(crate) fn take(group: Pid) -> bool {
     true
 }
 
-/// Whether we have a terminal at all.
+/// Whether there is a controlling terminal.
 pub(crate) fn is_there() -> bool {
     ours().is_some()
 }
@@ -48,37 +46,36 @@ pub(crate) fn is_with(group: Pid) -> bool {
     ours().is_some_and(|terminal| has(&terminal, Some(group)))
 }
 
-/// Whether this is our terminal, and we are a job in the background there. What is written again and
-/// again would be written over what others write.
-pub(crate) fn is_behind(output: impl AsFd) -> bool {
+/// Whether this is the controlling terminal, and this job is in the background: a progress line would overwrite the
+/// output of other jobs.
+pub(crate) fn is_in_background(output: impl AsFd) -> bool {
     tcgetpgrp(output).is_ok_and(|owner| Some(owner) != own_group())
 }
 
-/// Whether what we say is welcome there: a terminal with `stty tostop` stops a job that talks in the
-/// background.
-pub(crate) fn bears_talk(output: impl AsFd) -> bool {
+/// Whether output is allowed there: a terminal with `stty tostop` stops a background job that writes.
+pub(crate) fn allows_output(output: impl AsFd) -> bool {
     let is_strict = tcgetattr(&output).is_ok_and(|it| it.local_modes.contains(LocalModes::TOSTOP));
-    !is_strict || !is_behind(output)
+    !is_strict || !is_in_background(output)
 }
 
-/// Whether there is a shell above us at a terminal, which would continue a job that was stopped. The first
-/// process of a PID namespace cannot be stopped from within.
+/// Whether a shell at the terminal would continue a stopped job. The first process of a PID namespace cannot be
+/// stopped from within.
 pub(crate) fn can_stop_job() -> bool {
     is_there() && getpid() != Pid::INIT && own_session() != own_group()
 }
 
-/// Stops us and the script that we are part of, until the shell continues the job.
+/// Stops this process and the script that it is part of, until the shell continues the job.
 pub(crate) fn stop_job() {
     let _ = kill_current_process_group(Signal::STOP);
 }
 
-/// Passes a signal of the terminal on to the script that we are part of: it went to the command alone,
-/// which had the terminal.
-pub(crate) fn tell_job(signal: Signal) {
+/// Sends a terminal signal to the script that this process is part of: the terminal sent it to the command's group
+/// alone.
+pub(crate) fn signal_job(signal: Signal) {
     let _ = kill_current_process_group(signal);
 }
 
-/// The terminal that we belong to, wherever input comes from.
+/// The controlling terminal, also if standard input is another file.
 fn ours() -> Option<File> {
     File::open("/dev/tty").ok()
 }

@@ -1,5 +1,5 @@
-//! Who a lock's holder is, for people to read: a program that they know, and a process only if it lives
-//! as long as the lock is held.
+//! How a lock's holder is described to users: a program that they know, and a pid only if that process lives for as
+//! long as the lock is held.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -9,13 +9,13 @@ use rustix::process::getppid;
 use tenure::{About, HolderInfo, LockInfo};
 
 use crate::exec::processes::Process;
-use crate::exec::run::MARK;
+use crate::exec::run::RECORDS;
 
-/// A program's name is cut behind so many characters.
+/// The length limit of a program's name.
 const LONGEST: usize = 64;
 
-/// A command that runs under a lock, and our process: that one lives while the lock is held, and passes
-/// signals on to the command.
+/// A command that runs under a lock, with the pid of `tenure`, which lives for as long as the lock is held, and
+/// forwards signals to the command.
 pub(crate) fn of_command(command: &[OsString]) -> About {
     let mut about = About::this_process();
     let program = command.first().map(Path::new).and_then(Path::file_name);
@@ -34,8 +34,8 @@ pub(crate) fn of_shell(shell: &Process) -> About {
     about
 }
 
-/// A command that ends at once: the program that has run it, and its user. None of their processes needs
-/// to live for as long as the lock is held.
+/// The caller of a subcommand that ends at once: its program and user. No pid, because its process may end before
+/// the lock does.
 pub(crate) fn of_caller() -> About {
     let mut about = About::this_process();
     let caller = getppid().map(|pid| format!("/proc/{}/comm", pid.as_raw_nonzero()));
@@ -52,9 +52,9 @@ pub(crate) fn of_caller() -> About {
     about
 }
 
-/// Who a holder is. A process that has released the lock, and for which it is only kept, has ended.
+/// A holder. Without a pid if the lock is released and lingers, because that process has ended.
 pub(crate) fn of_holder<'a>(lock: &LockInfo, holder: &'a HolderInfo) -> Cow<'a, About> {
-    if holder.entries > 0 && !lock.name.as_str().starts_with(MARK) {
+    if holder.entries > 0 && !lock.name.as_str().starts_with(RECORDS) {
         return Cow::Borrowed(&holder.about);
     }
     let mut about = (*holder.about).clone();

@@ -17,8 +17,8 @@ use crate::view::output::Form;
 
 /// Examine the store: is it fit for locks?
 ///
-/// Every operation is tried on a lock of its own. Each finding comes with what to do about it. The
-/// exit status is 1 if there is a problem, and 69 if the store cannot be reached.
+/// Every operation is tried on a lock of its own. Each finding comes with advice. The exit status is 1 if there is a
+/// problem, and 69 if the store cannot be reached.
 #[derive(Args)]
 #[command(after_long_help = help::VIEW)]
 pub(crate) struct Arguments {
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn doctor(arguments: Arguments) -> Result<(), ExitCode> {
     let examined = examine(&arguments.store).await;
-    let findings = examined.map_err(|unusable| unusable.told())?;
+    let findings = examined.map_err(|unusable| unusable.report())?;
     let lines = || findings.iter().map(lines).collect();
     let objects = || json!({ "findings": findings.iter().map(object).collect::<Vec<_>>() });
     arguments.form.print(lines, objects)?;
@@ -40,10 +40,10 @@ pub(crate) async fn doctor(arguments: Arguments) -> Result<(), ExitCode> {
     }
 }
 
-/// What a store refuses is to be told, not to be endured; an answer that is late may come.
+/// A refusal is to be reported, not retried; a slow reply may still arrive.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Tries every operation, and asks the store about itself.
+/// Tries every operation, and asks the store for its own findings.
 async fn examine(store: &Store) -> Result<Vec<Finding>, Unusable> {
     let builder = || Tenure::builder().patience(PATIENCE);
     let tenure = match store.connect_with(builder).await {
@@ -53,7 +53,7 @@ async fn examine(store: &Store) -> Result<Vec<Finding>, Unusable> {
         connected => connected?,
     };
     let tried = exercise(&tenure).await;
-    // If it answers here, it was reached, and has refused: that is a finding, too.
+    // If this is answered, the store was reached, and has refused an operation: that is a finding, too.
     let mut findings = tenure.checkup().await.map_err(Unusable::Store)?;
     findings.insert(0, tried.map_or_else(|error| ill(&error), |()| well()));
     Ok(findings)

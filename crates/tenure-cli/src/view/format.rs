@@ -1,4 +1,4 @@
-//! How things are told: names and notes of others are hostile text, and are escaped.
+//! How values are printed. Foreign names and notes are hostile text, and are escaped.
 
 use std::fmt::Display;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,26 +8,25 @@ use tenure::{About, Handle, HolderInfo, LockInfo, Owner, WaiterInfo};
 
 use crate::view::about;
 
-/// Text of others, on one line of a terminal: what controls it, or hides or reorders text, is
-/// escaped.
+/// Foreign text, on one line of a terminal: characters that control it, or hide or reorder text, are escaped.
 pub(crate) fn plain(text: impl Display) -> String {
-    let mut told = String::new();
+    let mut escaped = String::new();
     for c in text.to_string().chars() {
         match c {
             // Escaped in Rust, and harmless here.
-            '\'' | '"' | '\\' => told.push(c),
-            // Letters that nobody sees: fillers of Hangul, and the empty pattern of Braille.
+            '\'' | '"' | '\\' => escaped.push(c),
+            // Invisible letters: fillers of Hangul, and the empty pattern of Braille.
             '\u{115F}' | '\u{1160}' | '\u{3164}' | '\u{FFA0}' | '\u{2800}' => {
-                told.extend(c.escape_unicode());
+                escaped.extend(c.escape_unicode());
             }
-            // Behind another character, because at the beginning accents would be escaped, too.
-            c => told.extend(format!("x{c}").escape_debug().skip(1)),
+            // Behind another character, because at the beginning combining accents would be escaped, too.
+            c => escaped.extend(format!("x{c}").escape_debug().skip(1)),
         }
     }
-    told
+    escaped
 }
 
-/// A time as people say it: two units at most.
+/// A duration for users: two units at most.
 pub(crate) fn for_people(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -64,13 +63,13 @@ pub(crate) fn in_sentence(time: Duration) -> String {
     parts.join(" ")
 }
 
-/// The present moment, for people: the local time, as ISO 8601 has it.
+/// The present time for users: the local time in ISO 8601.
 pub(crate) fn clock() -> String {
     let now = jiff::Timestamp::try_from(now()).unwrap_or_default();
     now.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
 }
 
-/// The present moment, for programs: milliseconds since 1970.
+/// The present time for programs: milliseconds since 1970.
 pub(crate) fn clock_ms() -> u64 {
     millis(now())
 }
@@ -79,23 +78,23 @@ pub(crate) fn ago(moment: SystemTime) -> String {
     for_people(now().duration_since(moment).unwrap_or_default())
 }
 
-#[expect(clippy::disallowed_methods, reason = "told to people, by the calendar")]
+#[expect(clippy::disallowed_methods, reason = "shown as calendar time")]
 fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// Who somebody is. It is escaped already.
+/// The description of a client. It is escaped already.
 pub(crate) fn who(about: &About) -> String {
     about.to_string()
 }
 
-/// Who holds a lock, and for how long; none if nobody does.
+/// The holders of a lock, and since when; none if it is free.
 pub(crate) fn holders(info: &LockInfo) -> Option<String> {
     let first = info.holders.first()?;
     Some(format!("{} for {}", who_all(info), ago(first.since)))
 }
 
-/// The first of the holders, and how many there are besides.
+/// The first holder, and the number of the others.
 pub(crate) fn who_all(info: &LockInfo) -> String {
     let first = info.holders.first().map(|holder| holds(info, holder)).unwrap_or_default();
     match info.holding.max(info.holders.len()) {
@@ -104,7 +103,7 @@ pub(crate) fn who_all(info: &LockInfo) -> String {
     }
 }
 
-/// Who one of a lock's holders is.
+/// The description of one holder of a lock.
 pub(crate) fn holds(lock: &LockInfo, holder: &HolderInfo) -> String {
     who(&about::of_holder(lock, holder))
 }
@@ -193,8 +192,8 @@ mod tests {
             '\u{feff}',
         ];
         for hostile in hidden.into_iter().chain(['\n', '\r', '\t', '\u{7}', '\u{1b}', '\u{9b}']) {
-            let told = plain(format!("a{hostile}b"));
-            assert!(told.starts_with("a\\") && told.is_ascii(), "{told:?}");
+            let text = plain(format!("a{hostile}b"));
+            assert!(text.starts_with("a\\") && text.is_ascii(), "{text:?}");
         }
         for harmless in ["orders/42 ü", "e\u{301}te\u{301}", "it's \"here\"", r"a\b", "文件"] {
             assert_eq!(plain(harmless), harmless);
@@ -202,15 +201,15 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_shortly() {
-        let told = |seconds| for_people(Duration::from_secs(seconds));
-        assert_eq!([told(3), told(42), told(75), told(7_260)], ["3.0s", "42s", "1m15s", "2h01m"]);
-        assert_eq!([told(86_400), told(190_000)], ["24h00m", "2d04h"]);
+    fn times_are_printed_shortly() {
+        let text = |seconds| for_people(Duration::from_secs(seconds));
+        assert_eq!([text(3), text(42), text(75), text(7_260)], ["3.0s", "42s", "1m15s", "2h01m"]);
+        assert_eq!([text(86_400), text(190_000)], ["24h00m", "2d04h"]);
     }
 
     #[test]
     fn times_in_sentences_are_as_they_were_typed() {
-        let told = |millis| in_sentence(Duration::from_millis(millis));
+        let text = |millis| in_sentence(Duration::from_millis(millis));
         for (millis, expected) in [
             (0, "0 ms"),
             (50, "50 ms"),
@@ -221,7 +220,7 @@ mod tests {
             (86_400_000, "24 h"),
             (259_200_000, "3 d"),
         ] {
-            assert_eq!(told(millis), expected);
+            assert_eq!(text(millis), expected);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `tenure completions` and `tenure man`: what a shell and a reader want.
+//! `tenure completions` and `tenure man`.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -61,7 +61,7 @@ pub(crate) fn man(arguments: &Man, mut command: Command) -> Result<(), ExitCode>
     print(text)
 }
 
-/// The page, with the synopsis that `--help` has: the other one leaves the two dashes out.
+/// The page, with the synopsis of `--help`: that of clap_mangen lacks the two dashes.
 fn render(mut command: Command) -> io::Result<Vec<u8>> {
     let usage = command.render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").replace('-', r"\-");
@@ -82,7 +82,7 @@ fn render(mut command: Command) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The sections behind the options, line by line as they are.
+/// The sections behind the options, line by line.
 fn sections(help: &str) -> String {
     let mut page = String::new();
     for line in help.lines() {

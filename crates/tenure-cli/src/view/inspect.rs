@@ -21,7 +21,7 @@ pub(crate) struct List {
     /// Only names that begin with this
     #[arg(default_value = "")]
     prefix: String,
-    /// At most so many
+    /// The most locks to list
     #[arg(long, value_name = "N", default_value_t = 1000)]
     limit: usize,
     #[command(flatten)]
@@ -30,7 +30,7 @@ pub(crate) struct List {
     store: Store,
 }
 
-/// Show one lock: who holds it, and who waits for it, in order
+/// Show one lock: its holders and its waiters, in order
 #[derive(Args)]
 #[command(after_long_help = help::VIEW)]
 pub(crate) struct Show {
@@ -45,7 +45,7 @@ pub(crate) struct Show {
 pub(crate) async fn list(arguments: List) -> Result<(), ExitCode> {
     let tenure = arguments.store.connect().await?;
     let listed = tenure.list(&arguments.prefix, arguments.limit.saturating_add(1)).await;
-    let mut locks = listed.map_err(|error| Exit::told(&error))?;
+    let mut locks = listed.map_err(|error| Exit::report(&error))?;
     let more = locks.len() > arguments.limit;
     locks.truncate(arguments.limit);
     let list = || locks.iter().map(format::lock).collect::<Vec<_>>();
@@ -63,11 +63,11 @@ pub(crate) async fn list(arguments: List) -> Result<(), ExitCode> {
 pub(crate) async fn show(arguments: Show) -> Result<(), ExitCode> {
     let tenure = arguments.store.connect().await?;
     let shown = tenure.lock(arguments.name.as_str()).inspect().await;
-    let lock = shown.map_err(|error| Exit::told(&error))?;
+    let lock = shown.map_err(|error| Exit::report(&error))?;
     arguments.form.print(|| LockView(&lock).to_string(), || format::lock(&lock))
 }
 
-/// A lock, on several lines for people.
+/// A lock, on several lines for users.
 struct LockView<'a>(&'a LockInfo);
 
 impl Display for LockView<'_> {
@@ -75,7 +75,7 @@ impl Display for LockView<'_> {
         let lock = self.0;
         let name = plain(lock.name.as_str());
         match lock.kind {
-            // Nobody has given those a limit.
+            // The limit of these kinds is not chosen by a caller.
             Some(kind @ (Kind::Mutex | Kind::ReadWrite)) => writeln!(f, "{name}: {kind}")?,
             Some(kind) => writeln!(f, "{name}: {kind}, limit {}", lock.limit)?,
             None if lock.is_free() => writeln!(f, "{name}: free")?,

@@ -1,7 +1,7 @@
-//! What the command says: data on standard output, talk on standard error.
+//! Output: data on standard output, messages on standard error.
 //!
-//! Neither may end it in a panic, because a command that runs under a lock must be looked after
-//! also when nobody listens any more.
+//! Neither may panic or block, because a command that runs under a lock must be supervised also if the output is not
+//! read.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -27,7 +27,7 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// Prints it for people, or for programs: one object on one line.
+    /// Prints text for users, or one JSON object on one line for programs.
     pub(crate) fn print(
         &self,
         for_people: impl FnOnce() -> String,
@@ -37,92 +37,90 @@ impl Form {
     }
 }
 
-/// Whether help and usage are coloured: never on a terminal that does not understand it, also where
-/// the variable CI promises that colours are seen.
+/// Whether help and usage are coloured: never on a terminal without colours, also where the variable CI promises them.
 pub(crate) fn colour() -> ColorChoice {
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     if is_dumb { ColorChoice::Never } else { ColorChoice::Auto }
 }
 
-/// Prints data. An error, already told, if they cannot be printed.
+/// Prints data. An error is reported already.
 pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<(), ExitCode> {
     let mut output = io::stdout().lock();
     let written = output.write_all(data.as_ref()).and_then(|()| output.flush());
     written.map_err(|error| match error.kind() {
-        // The reader has seen enough, as `head` has. Ended as the signal would end it, without a
-        // word.
+        // The reader has ended, as `head` does. The status is that of SIGPIPE, without a message.
         io::ErrorKind::BrokenPipe => Exit::BrokenPipe.into(),
         _ => Exit::CannotWrite.because(&format!("could not write to standard output: {error}")),
     })
 }
 
-/// Whether what is printed goes nowhere because standard output is closed: then it is /dev/null by
-/// now, open for reading as well, which no shell's redirection is.
-pub(crate) fn is_unheard() -> bool {
+/// Whether standard output was closed at the start: then it is /dev/null by now, open for reading as well, which no
+/// shell's redirection is.
+pub(crate) fn is_closed() -> bool {
     let is_null = fstat(io::stdout()).is_ok_and(|it| it.st_rdev == makedev(1, 3));
     is_null && fcntl_getfl(io::stdout()).is_ok_and(|flags| flags.contains(OFlags::RDWR))
 }
 
-/// How many columns what is printed may have; none where no terminal shows it.
+/// The columns of the terminal that shows the output; none if it is no terminal.
 pub(crate) fn columns() -> Option<u16> {
     let output = io::stdout();
     let size = output.is_terminal().then(|| tcgetwinsize(output).ok())??;
     Some(size.ws_col).filter(|columns| *columns > 0)
 }
 
-/// Whether talk is shown at a terminal.
-pub(crate) fn is_seen() -> bool {
+/// Whether messages are shown at a terminal.
+pub(crate) fn is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Says something to people, without waiting until they listen: a pipe that nobody reads is full at
-/// some time, and a command that runs under a lock must be looked after then, too.
+/// Writes a message to standard error, without blocking: a pipe that is not read is full at some time, and a command
+/// that runs under a lock must be supervised then, too.
 pub(crate) fn say(what: impl Display) {
-    let sentence = format!("tenure: {}\n", plain(what));
-    match SPEAKER.get_or_init(speaker) {
-        // It lives as long as we do.
-        Some(speaker) => drop(speaker.send(Talk::Sentence(sentence))),
-        None => utter(&sentence),
+    let message = format!("tenure: {}\n", plain(what));
+    match WRITER.get_or_init(writer) {
+        // The thread lives as long as the process.
+        Some(writer) => drop(writer.send(Output::Message(message))),
+        None => write_message(&message),
     }
 }
 
-/// Waits until everything has been said, but not for ever.
+/// Waits until all messages are written, with a time limit.
 pub(crate) fn finish() {
-    if let Some(Some(speaker)) = SPEAKER.get() {
-        let (said, all) = mpsc::channel();
-        let _ = speaker.send(Talk::End(said));
-        let _ = all.recv_timeout(PATIENCE);
+    if let Some(Some(writer)) = WRITER.get() {
+        let (done, all) = mpsc::channel();
+        let _ = writer.send(Output::Flush(done));
+        let _ = all.recv_timeout(FLUSH_TIME);
     }
 }
 
-/// How long to wait for people to listen, when there is nothing else to do.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait for a full pipe at the end.
+const FLUSH_TIME: Duration = Duration::from_secs(1);
 
-static SPEAKER: OnceLock<Option<mpsc::Sender<Talk>>> = OnceLock::new();
+static WRITER: OnceLock<Option<mpsc::Sender<Output>>> = OnceLock::new();
 
-enum Talk {
-    Sentence(String),
-    End(mpsc::Sender<()>),
+enum Output {
+    Message(String),
+    Flush(mpsc::Sender<()>),
 }
 
-/// A thread that speaks; none where there cannot be another.
-fn speaker() -> Option<mpsc::Sender<Talk>> {
-    let (speaker, talk) = mpsc::channel();
-    let speak = move || {
-        for talk in talk {
-            match talk {
-                Talk::Sentence(sentence) => utter(&sentence),
-                Talk::End(said) => drop(said.send(())),
+/// The thread that writes messages; none if the operating system refuses a thread.
+fn writer() -> Option<mpsc::Sender<Output>> {
+    let (writer, queue) = mpsc::channel();
+    let write = move || {
+        for queue in queue {
+            match queue {
+                Output::Message(message) => write_message(&message),
+                Output::Flush(done) => drop(done.send(())),
             }
         }
     };
-    std::thread::Builder::new().name("tenure-output".into()).spawn(speak).ok()?;
-    Some(speaker)
+    std::thread::Builder::new().name("tenure-output".into()).spawn(write).ok()?;
+    Some(writer)
 }
 
-/// What cannot be said is not worth dying for.
-fn utter(sentence: &str) {
-    if terminal::bears_talk(io::stderr()) {
-        let _ = io::stderr().write_all(sentence.as_bytes());
+/// A write error has no remedy here.
+fn write_message(message: &str) {
+    if terminal::allows_output(io::stderr()) {
+        let _ = io::stderr().write_all(message.as_bytes());
     }
 }

@@ -9,17 +9,17 @@ const NAME: usize = 0;
 const HOLDER: usize = 2;
 const HEADER: [&str; 7] = ["NAME", "KIND", "HOLDER", "HELD FOR", "LEASE LEFT", "WAITERS", "FENCE"];
 
-/// What a narrow terminal does without, the least important first; `tenure show` tells it. The other
-/// columns may be cut.
+/// Columns that a narrow terminal omits, the least important first; `tenure show` has them. The other columns may be
+/// cut.
 const DISPENSABLE: [usize; 5] = [6, 1, 4, 5, 3];
 
-/// A name that is cut to less says nothing.
+/// A name that is cut to less is of no use.
 const LEAST: usize = 14;
 
-/// What a column has around it.
+/// The padding of a column.
 const PADDING: usize = 2;
 
-/// The locks, a line each: in so many columns of a terminal, if there is one.
+/// The locks, a line each, within the terminal's columns, if there is one.
 pub(crate) fn table(locks: &[LockInfo], columns: Option<u16>) -> Table {
     let rows: Vec<_> = locks.iter().map(row).collect();
     let all: Vec<_> = (0..HEADER.len()).collect();
@@ -42,7 +42,7 @@ pub(crate) fn table(locks: &[LockInfo], columns: Option<u16>) -> Table {
     table
 }
 
-/// Which columns are shown, and how wide those are that may be cut.
+/// The columns that are shown, and the widths of those that may be cut.
 #[derive(Debug, PartialEq, Eq)]
 struct Fit {
     shown: Vec<usize>,
@@ -51,8 +51,8 @@ struct Fit {
 }
 
 impl Fit {
-    /// Columns go until each of those that may be cut has a quarter of the width, or all that it needs.
-    /// What is left is then theirs.
+    /// Omits columns until each of those that may be cut has a quarter of the width, or all that it needs. They share the
+    /// rest.
     fn new(natural: &[usize], width: usize) -> Self {
         let (name, holder) = (natural[NAME], natural[HOLDER]);
         let fair = LEAST.max(width / 4);

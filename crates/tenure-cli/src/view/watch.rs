@@ -1,4 +1,4 @@
-//! `tenure watch`: what changes.
+//! `tenure watch`: a line for every change.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -17,14 +17,14 @@ use crate::view::output::{Form, say};
 
 /// Follow the locks: a line for every change, until it is interrupted
 ///
-/// It looks again and again, so what comes and goes in between is not told.
+/// The store is polled: a change that is undone between two polls is not shown.
 #[derive(Args)]
 #[command(after_long_help = help::VIEW)]
 pub(crate) struct Arguments {
     /// Only names that begin with this
     #[arg(default_value = "")]
     prefix: String,
-    /// How often to look
+    /// The polling interval
     #[arg(long, value_name = "TIME", value_parser = interval, default_value = "1s")]
     interval: Duration,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     store: Store,
 }
 
-/// At most so many locks are followed.
+/// How many locks are followed at most.
 const MOST: usize = 10_000;
 
 pub(crate) async fn watch(arguments: Arguments) -> Result<(), ExitCode> {
@@ -41,10 +41,10 @@ pub(crate) async fn watch(arguments: Arguments) -> Result<(), ExitCode> {
     let mut before: BTreeMap<String, LockInfo> = BTreeMap::new();
     let mut is_away = false;
     loop {
-        let looked = look(&tenure, &arguments.prefix).await;
-        let now = match looked {
+        let listed = list(&tenure, &arguments.prefix).await;
+        let now = match listed {
             Ok(now) => now,
-            // It may come back; what has changed meanwhile is told then.
+            // The store may become reachable again; changes are shown then.
             Err(error) if Exit::of(&error) == Exit::Unavailable => {
                 if !is_away {
                     say(error);
@@ -53,10 +53,10 @@ pub(crate) async fn watch(arguments: Arguments) -> Result<(), ExitCode> {
                 pause(arguments.interval).await;
                 continue;
             }
-            Err(error) => return Err(Exit::told(&error)),
+            Err(error) => return Err(Exit::report(&error)),
         };
         if std::mem::take(&mut is_away) {
-            say("the store is there again");
+            say("the store can be reached again");
         }
         for (name, info) in &now {
             if before.get(name).is_none_or(|earlier| differs(earlier, info)) {
@@ -75,14 +75,14 @@ pub(crate) async fn watch(arguments: Arguments) -> Result<(), ExitCode> {
     }
 }
 
-async fn look(tenure: &Tenure, prefix: &str) -> Result<BTreeMap<String, LockInfo>, tenure::Error> {
+async fn list(tenure: &Tenure, prefix: &str) -> Result<BTreeMap<String, LockInfo>, tenure::Error> {
     let locks = tenure.list(prefix, MOST).await?;
     Ok(locks.into_iter().map(|info| (info.name.as_str().to_owned(), info)).collect())
 }
 
-/// Other holders, or more or fewer who wait. Leases that were renewed are no change.
+/// Other holders, or another number of waiters. A renewed lease is no change.
 fn differs(earlier: &LockInfo, now: &LockInfo) -> bool {
-    // Of many, a list has those whose leases end first: others with every renewal.
+    // Of many holders, a list has those whose leases end first: others after every renewal.
     let are_all = |info: &LockInfo| info.holding <= info.holders.len();
     let holders = |info: &LockInfo| {
         let holders = info.holders.iter().filter(|_| are_all(info));
@@ -113,6 +113,9 @@ fn sentence(info: &LockInfo) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let holders = if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") };
-    format!("{}: held by {holders}{more}; {} waiting", plain(info.name.as_str()), info.waiting)
+    let held = match holders.is_empty() {
+        true => "not held".to_owned(),
+        false => format!("held by {}{more}", holders.join(", ")),
+    };
+    format!("{}: {held}; {} waiting", plain(info.name.as_str()), info.waiting)
 }

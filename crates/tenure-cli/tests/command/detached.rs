@@ -1,5 +1,4 @@
-//! `tenure acquire`, `renew` and `release`: locks that outlive the command, and the release of
-//! others'.
+//! `tenure acquire`, `renew` and `release`: locks that outlive the command, and forced releases.
 
 use serde_json::{Value, json};
 
@@ -48,7 +47,7 @@ fn a_handle_renews_and_releases(fixture: &Fixture) {
     }
 }
 
-/// R14: what there is to know, in fields that stay.
+/// R14: all fields, which stay.
 fn programs_get_objects(fixture: &Fixture) {
     let acquired = fixture.json(&["acquire", "--json", "--lease", "20s", "--note", "job 7", "a b"]);
     let handle = acquired["handle"].as_str().unwrap();
@@ -80,7 +79,7 @@ fn programs_get_objects(fixture: &Fixture) {
     assert_eq!(forced, Value::from(owners));
 }
 
-/// R4: nobody renews it.
+/// R4: it is not renewed.
 fn a_lock_is_held_for_its_lease_and_no_longer(fixture: &Fixture) {
     let handle = fixture.said(&["acquire", "--lease", "1s", "x"]);
     assert_eq!(fixture.code(&["acquire", "-n", "x"]), 75);
@@ -88,7 +87,7 @@ fn a_lock_is_held_for_its_lease_and_no_longer(fixture: &Fixture) {
     assert_eq!(fixture.code(&["release", handle.trim()]), 76);
 }
 
-/// R13: somebody else's lock is taken away with a reason, by name, and on record.
+/// R13: another client's lock is taken away with a reason, by name, and on record.
 fn a_forced_release_is_confirmed_and_recorded(fixture: &Fixture) {
     let handle = fixture.said(&["acquire", "x"]);
     let owner = fixture.owner("x");
@@ -111,8 +110,8 @@ fn a_forced_release_is_confirmed_and_recorded(fixture: &Fixture) {
     assert_eq!(lost, format!("tenure: `x` was lost: {by}: it hung\n"));
     let lost = fixture.refused(76, &["release", handle.trim()]);
     assert_eq!(lost, format!("tenure: `x` was not held any more: {by}: it hung\n"));
-    let nobody = "tenure: `x` is not held: nothing was done\n";
-    assert_eq!(fixture.refused(75, &[&force[..], &["--yes"]].concat()), nobody);
+    let free = "tenure: `x` is not held: nothing was done\n";
+    assert_eq!(fixture.refused(75, &[&force[..], &["--yes"]].concat()), free);
     let forced = fixture.json(&["show", "--json", "x"])["forced"].clone();
     assert_eq!((&forced["reason"], &forced["owners"]), (&"it hung".into(), &json!([owner])));
     assert!(forced["by"]["program"].is_string() && forced["by"]["pid"].is_null(), "{forced}");
@@ -121,7 +120,7 @@ fn a_forced_release_is_confirmed_and_recorded(fixture: &Fixture) {
     assert!(shown.contains("  release forced ") && shown.contains(": it hung\n"), "{shown}");
 }
 
-/// Who forced the release of `x`, as people read it.
+/// The client that forced the release of `x`, as users read it.
 fn forced_by(fixture: &Fixture) -> String {
     let by = fixture.json(&["show", "--json", "x"])["forced"]["by"].take();
     format!("{}@{}", by["program"].as_str().unwrap(), by["host"].as_str().unwrap())

@@ -1,4 +1,4 @@
-//! `tenure doctor`: what is wrong with a store, and what to do about it.
+//! `tenure doctor`: problems of a store, and their remedies.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tenure_testkit::{Clock, Flavor, Server};
 
 use crate::fixture::{Fixture, until};
 
-/// What a user needs to work with locks, and no more: as docs/cli.md has it.
+/// The rights of a user for locks, and no others: as docs/cli.md has them.
 const RIGHTS: &str = "~tenure:* &tenure:wake:* +evalsha +script|load +subscribe +publish +ping \
                       +time +scan +get +set +psetex +setrange +del +mget +exists +pexpire +pttl \
                       +rename +hget +hset +hmget +hdel +hlen +pubsub";
@@ -15,14 +15,14 @@ const RIGHTS: &str = "~tenure:* &tenure:wake:* +evalsha +script|load +subscribe 
 fn findings(fixture: &Fixture) -> Value {
     let output = fixture.output(&["doctor", "--json"]);
     assert!(output.stderr.is_empty(), "{output:?}");
-    let mut told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let list = told["findings"].take();
+    let mut message: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let list = message["findings"].take();
     let is_ill = list.as_array().unwrap().iter().any(|it| it["severity"] == "problem");
     assert_eq!(output.status.code(), Some(i32::from(is_ill)), "{list}");
     list
 }
 
-/// What is found on a topic, and how bad it is.
+/// The finding on a topic, and its severity.
 fn finding(findings: &Value, topic: &str) -> (String, String, String) {
     let found = findings.as_array().unwrap().iter().find(|it| it["topic"] == topic);
     let found = found.unwrap_or_else(|| panic!("nothing on {topic}: {findings}"));
@@ -76,15 +76,15 @@ fn the_doctor_finds_what_is_wrong() {
         }
         let ill = fixture.output(&["doctor"]);
         assert_eq!(ill.status.code(), Some(1));
-        let told = String::from_utf8(ill.stdout).unwrap();
+        let message = String::from_utf8(ill.stdout).unwrap();
         let found = "problem  eviction: maxmemory-policy is allkeys-lru: under pressure the server \
                      throws locks away\n         set maxmemory-policy to noeviction, or use a \
                      server of its own for locks\n";
-        assert!(told.contains(found), "{flavor}: {told}");
+        assert!(message.contains(found), "{flavor}: {message}");
     }
 }
 
-/// A server whose clock was set: leases end by it, and the doctor says what that means.
+/// A server whose clock was set: leases end by it, and the finding says so.
 #[test]
 fn the_doctor_compares_the_clocks() {
     let clock = Clock::new();
@@ -97,9 +97,9 @@ fn the_doctor_compares_the_clocks() {
     assert!(advice.starts_with("leases end by the server's clock: when it is set"), "{advice}");
 }
 
-/// R18: what is refused, and what to grant, on servers old and new.
+/// R18: the refused operation, and the right to grant, on servers old and new.
 #[test]
-fn the_doctor_tells_which_right_is_missing() {
+fn the_doctor_names_the_right_that_is_missing() {
     for flavor in Flavor::wanted() {
         let mut fixture = Fixture::of(Server::builder().flavor(flavor).start());
         for right in ["evalsha", "hset", "rename", "hlen", "publish", "scan", "ping"] {
@@ -123,8 +123,7 @@ fn the_doctor_tells_which_right_is_missing() {
     }
 }
 
-/// R18: the rights that are documented are enough, and a user with no others is told what it cannot
-/// see.
+/// R18: the documented rights are enough, and the findings say which checks need others.
 #[test]
 fn the_rights_that_are_documented_are_enough() {
     for flavor in Flavor::wanted() {
@@ -148,7 +147,7 @@ fn the_rights_that_are_documented_are_enough() {
     assert!(documented.contains(RIGHTS), "docs/cli.md does not list {RIGHTS}");
 }
 
-/// R18: a master that would go on alone is told from one that would not.
+/// R18: a master that goes on alone after a partition is distinguished from one that does not.
 #[test]
 fn the_doctor_looks_for_split_brain() {
     for flavor in Flavor::wanted() {
@@ -175,9 +174,9 @@ fn the_doctor_looks_for_split_brain() {
     }
 }
 
-/// R18: a master with too few replicas, and a replica, grant nothing, and the doctor tells why.
+/// R18: a master with too few replicas, and a replica, grant nothing, and the doctor says why.
 #[test]
-fn a_server_that_cannot_grant_is_told() {
+fn a_server_that_cannot_grant_is_reported() {
     for flavor in Flavor::wanted() {
         let (mut master, replica) = master_and_replica(flavor);
         let (severity, found, advice) = finding(&findings(&replica), "operations");
@@ -193,9 +192,9 @@ fn a_server_that_cannot_grant_is_told() {
     }
 }
 
-/// A server, and another that follows it.
+/// A server, and a replica of it.
 fn master_and_replica(flavor: Flavor) -> (Fixture, Fixture) {
-    // A replica is served at once; usually a master waits for others to come.
+    // Without delay: by default a master waits for more replicas to sync.
     let server = Server::builder().flavor(flavor).arg("--repl-diskless-sync-delay", "0").on_port();
     let (mut master, mut replica) =
         (Fixture::of(server.clone().start()), Fixture::of(server.start()));

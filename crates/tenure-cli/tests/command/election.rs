@@ -18,10 +18,10 @@ on_every_store! {
 
 fn a_candidate_waits_for_as_long_as_it_says(fixture: &Fixture) {
     let leader = Holder::start(fixture, &["elect", "x", "--", "sh", "-c", WAITS]);
-    let told = fixture.refused(75, &["elect", "-n", "x", "--", "true"]);
-    assert!(told.starts_with("tenure: `x` is not free: held by sh["), "{told}");
-    let told = fixture.refused(9, &["elect", "-w", "50ms", "-E", "9", "x", "--", "true"]);
-    assert!(told.starts_with("tenure: `x` was not free within 50 ms: held by sh["), "{told}");
+    let message = fixture.refused(75, &["elect", "-n", "x", "--", "true"]);
+    assert!(message.starts_with("tenure: `x` is not free: held by sh["), "{message}");
+    let message = fixture.refused(9, &["elect", "-w", "50ms", "-E", "9", "x", "--", "true"]);
+    assert!(message.starts_with("tenure: `x` was not free within 50 ms: held by sh["), "{message}");
     leader.stop();
     assert_eq!(fixture.code(&["elect", "-w", "10s", "x", "--", "true"]), 0);
     assert_eq!(fixture.code(&["elect", "-n", "x", "--", "true"]), 0);
@@ -36,20 +36,20 @@ fn a_leader_that_is_deposed_may_stand_again(fixture: &Fixture) {
         assert_eq!(leader.line(), "held\n");
     }
     leader.signal(Signal::TERM);
-    let (code, told) = leader.end();
+    let (code, message) = leader.end();
     assert_eq!(
-        (code, told.matches("tenure: standing for `x` again\n").count()),
+        (code, message.matches("tenure: standing for `x` again\n").count()),
         (128 + 15, 2),
-        "{told}"
+        "{message}"
     );
     assert_eq!(
-        told.matches("tenure: `x` was lost: its release was forced by ").count(),
+        message.matches("tenure: `x` was lost: its release was forced by ").count(),
         2,
-        "{told}"
+        "{message}"
     );
 }
 
-/// Also after an outage of the store that lasts for longer than it is tried at first.
+/// Also after an outage of the store that is longer than the default patience.
 #[test]
 fn a_candidate_stands_again_after_an_outage() {
     let mut fixture = Fixture::redis();
@@ -64,7 +64,7 @@ fn a_candidate_stands_again_after_an_outage() {
     assert_eq!(leader.end().0, 128 + 15);
 }
 
-/// R27: one leads at a time; the next follows when it ends.
+/// R27: one candidate leads at a time; the next one follows when it ends.
 fn a_command_runs_while_it_leads(fixture: &Fixture) {
     let terms = ["--lease", "6s", "--renew-deadline", "4s", "--candidate", "one"];
     let first = [&["elect"], &terms[..], &["x", "--", "sh", "-c", WAITS]].concat();
@@ -85,27 +85,27 @@ fn a_command_runs_while_it_leads(fixture: &Fixture) {
 fn a_leader_that_is_deposed_is_ended(fixture: &Fixture) {
     let leader = Holder::start(fixture, &["elect", "x", "--", "sh", "-c", WAITS]);
     fixture.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
-    let (code, told) = leader.end();
+    let (code, message) = leader.end();
     assert_eq!(code, 76);
-    assert!(told.starts_with("tenure: `x` was lost: its release was forced by "), "{told}");
-    assert!(told.ends_with(": a test\n"), "{told}");
+    assert!(message.starts_with("tenure: `x` was lost: its release was forced by "), "{message}");
+    assert!(message.ends_with(": a test\n"), "{message}");
     assert_eq!(fixture.code(&["elect", "x", "--", "sh", "-c", "exit 7"]), 7);
     assert_eq!(fixture.code(&["elect", "x", "--", "/no/such/program"]), 127);
 }
 
 fn a_leader_says_what_it_does(fixture: &Fixture) {
     let output = fixture.output(&["elect", "--verbose", "x", "--", "true"]);
-    let told = String::from_utf8(output.stderr).unwrap();
-    let [leading, resigning] = told.lines().collect::<Vec<_>>()[..] else { panic!("{told}") };
-    assert!(leading.starts_with("tenure: leading `x` with fence "), "{told}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    let [leading, resigning] = message.lines().collect::<Vec<_>>()[..] else { panic!("{message}") };
+    assert!(leading.starts_with("tenure: leading `x` with fence "), "{message}");
     assert_eq!(resigning, "tenure: resigning from `x`");
 }
 
 fn bad_terms_are_refused(fixture: &Fixture) {
-    let told = fixture.refused(64, &["elect", "--renew-deadline", "20s", "x", "--", "true"]);
+    let message = fixture.refused(64, &["elect", "--renew-deadline", "20s", "x", "--", "true"]);
     let sentence =
         "tenure: the renew deadline must be below the lease of 15s and at least half of it";
-    assert!(told.starts_with(sentence), "{told}");
+    assert!(message.starts_with(sentence), "{message}");
     assert!(fixture.refused(64, &["elect", "x"]).contains("required"));
     assert_eq!(fixture.said(&["elect", "--lease", "1m", "x", "--", "echo", "led"]), "led\n");
 }

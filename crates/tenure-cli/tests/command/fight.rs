@@ -1,11 +1,11 @@
-//! Commands that fight for one lock.
+//! Commands that contend for one lock.
 
 use crate::fixture::{Fixture, Gate, Holder};
 
 on_every_store! { two_that_fight_never_overlap }
 
-/// I1, R1, R32: of two that fight for one lock, a thousand times in all, none overlaps another:
-/// each reads, adds one and writes, and no addition is lost.
+/// I1, R1, R32: two processes contend for one lock, a thousand times in all, and none overlaps another: each reads,
+/// adds one and writes, and no addition is lost.
 fn two_that_fight_never_overlap(fixture: &Fixture) {
     const ROUNDS: usize = 500;
     let folder = tempfile::tempdir().unwrap();
@@ -25,8 +25,8 @@ fn two_that_fight_never_overlap(fixture: &Fixture) {
     assert_eq!(std::fs::read_to_string(&count).unwrap().trim(), (2 * ROUNDS).to_string());
 }
 
-/// I1, I9: a herd of commands, each with a lock of its own, all at once in one folder. Each runs, and those who hold
-/// locks with short leases beside it lose none.
+/// I1, I9: many commands, each with a lock of its own, start at once in one folder. Each runs, and holders of locks with
+/// short leases beside it lose none.
 #[test]
 fn a_herd_costs_no_holder_its_lock() {
     const HERD: usize = 150;

@@ -1,4 +1,4 @@
-//! A store of the test's own, and the command on it.
+//! A store for each test, and the command on it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
@@ -24,7 +24,7 @@ macro_rules! on_every_store {
 /// A command that holds its lock until it is ended.
 pub(crate) const WAITS: &str = "echo held; exec sleep 60";
 
-/// A store of the test's own.
+/// A store for one test.
 pub(crate) struct Fixture {
     pub(crate) url: String,
     store: Store,
@@ -83,7 +83,7 @@ impl Fixture {
         self.output(arguments).status.code().unwrap()
     }
 
-    /// What a command that must succeed, without a word of talk, printed.
+    /// The output of a command that must succeed without any message.
     pub(crate) fn said(&self, arguments: &[&str]) -> String {
         let output = self.output(arguments);
         assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {output:?}");
@@ -94,7 +94,7 @@ impl Fixture {
         serde_json::from_str(&self.said(arguments)).unwrap()
     }
 
-    /// What a command that must fail like this, without data, told.
+    /// The message of a command that must fail with this status, without data.
     pub(crate) fn refused(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.output(arguments);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
@@ -102,7 +102,7 @@ impl Fixture {
         String::from_utf8(output.stderr).unwrap()
     }
 
-    /// Waits until so many wait for a lock.
+    /// Waits until a lock has so many waiters.
     pub(crate) fn until_waiting(&self, name: &str, count: u64) {
         until("waiting", || self.json(&["show", "--json", name])["waiting"] == count);
     }
@@ -121,12 +121,12 @@ pub(crate) fn tenure(arguments: &[&str]) -> Command {
     command
 }
 
-/// A command that holds its lock: it has said so.
+/// A command that holds its lock, as it has printed.
 pub(crate) struct Holder {
     child: Child,
-    /// What it prints from now on.
+    /// Its further output.
     output: BufReader<ChildStdout>,
-    /// What it says.
+    /// Its messages.
     talk: BufReader<ChildStderr>,
 }
 
@@ -146,12 +146,12 @@ impl Holder {
         holder
     }
 
-    /// Its own process.
+    /// Its pid.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends it a signal, and not to what it has started.
+    /// Sends a signal to it, and not to its descendants.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
@@ -160,7 +160,7 @@ impl Holder {
         self.child.id().to_string()
     }
 
-    /// The process that is there to end the command if this one is killed.
+    /// The guardian.
     pub(crate) fn guardian(&self) -> String {
         let guardian = children(&self.pid()).remove(0);
         until_watching(&guardian);
@@ -172,20 +172,20 @@ impl Holder {
         children(&children(&self.pid())[0]).iter().all(|pid| !is_alive(pid))
     }
 
-    /// Its exit status, and what it told.
+    /// Its exit status, and its messages.
     pub(crate) fn end(mut self) -> (i32, String) {
         let mut talk = String::new();
         self.talk.read_to_string(&mut talk).unwrap();
         (self.child.wait().unwrap().code().unwrap(), talk)
     }
 
-    /// Asks it to end.
+    /// Ends it by TERM.
     pub(crate) fn stop(self) {
         self.signal(Signal::TERM);
         assert_eq!(self.end(), (128 + 15, String::new()));
     }
 
-    /// Kills it on the spot, and nothing that it has started. What comes through its pipes from now on.
+    /// Kills it, and none of its descendants. Returns its pipes.
     pub(crate) fn kill(mut self) -> (BufReader<ChildStdout>, BufReader<ChildStderr>) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -199,7 +199,7 @@ impl Holder {
         line
     }
 
-    /// The next sentence that it says.
+    /// The next message.
     pub(crate) fn sentence(&mut self) -> String {
         let mut line = String::new();
         self.talk.read_line(&mut line).unwrap();
@@ -207,7 +207,7 @@ impl Holder {
     }
 }
 
-/// Lets commands wait until the test lets them go on.
+/// Makes commands wait until the test opens it.
 pub(crate) struct Gate {
     folder: TempDir,
 }
@@ -217,12 +217,12 @@ impl Gate {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
-    /// What opens it, if it is made.
+    /// The file that opens it.
     pub(crate) fn file(&self) -> String {
         self.folder.path().join("open").display().to_string()
     }
 
-    /// A script that holds its lock until the gate is open, and ends so.
+    /// A script that holds its lock until the gate is open, and ends with this command.
     pub(crate) fn script(&self, end: &str) -> String {
         format!("echo held; until test -e '{}'; do sleep 0.02; done; {end}", self.file())
     }
@@ -237,18 +237,18 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Lets time pass where nothing but time is to be waited for.
+/// Lets time pass, where there is no event to wait for.
 #[expect(clippy::disallowed_methods, reason = "only time is to pass")]
 pub(crate) fn pass(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Waits until it is so.
+/// Waits until a condition holds.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     assert!(becomes_so(&mut is_so), "never {what}");
 }
 
-/// Whether it is so within a time in which everything that comes has come.
+/// Whether a condition holds within a time in which every expected event has come.
 pub(crate) fn becomes_so(is_so: impl FnMut() -> bool) -> bool {
     becomes_so_within(Duration::from_secs(20), is_so)
 }
@@ -265,8 +265,7 @@ pub(crate) fn becomes_so_within(time: Duration, mut is_so: impl FnMut() -> bool)
     true
 }
 
-/// Whether a process is there. One that has ended, with all its threads, and was not waited for, is as good
-/// as gone.
+/// Whether a process lives. A zombie without threads does not.
 pub(crate) fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     let has_threads =
@@ -280,13 +279,13 @@ pub(crate) fn children(pid: &str) -> Vec<String> {
     children.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
 }
 
-/// Waits until a guardian has said that the command runs: after that it has threads.
+/// Waits until a guardian has reported the command's start: after that it has threads.
 pub(crate) fn until_watching(guardian: &str) {
     let threads = || std::fs::read_dir(format!("/proc/{guardian}/task")).unwrap().count();
     until("watching", || threads() > 1);
 }
 
-/// Sends a signal to a process, which is there.
+/// Sends a signal to a process, which must exist.
 pub(crate) fn signal(pid: &str, signal: Signal) {
     kill_process(Pid::from_raw(pid.trim().parse().unwrap()).unwrap(), signal).unwrap();
 }

@@ -1,4 +1,4 @@
-//! `tenure` is killed on the spot, or stopped, and its guardian with it or alone.
+//! `tenure` is killed or stopped, with its guardian or alone.
 
 use std::io::Read;
 use std::time::Duration;
@@ -18,15 +18,14 @@ on_every_store! {
     a_job_that_is_killed_as_a_whole_ends,
 }
 
-/// A command that is deaf to TERM, with a process in a session of its own, and one that has lost its parent.
-/// They tell their numbers.
+/// A command that ignores TERM, with a process in a session of its own, and an orphan. They print their pids.
 const DEAF: &str = "trap '' TERM
     setsid sh -c 'sleep 60; :' & stray=$!
     orphan=$(setsid sh -c 'sleep 60 >&- 2>&- & echo $!')
     echo held; echo $$ $stray $orphan
     while :; do sleep 0.02; done";
 
-/// Runs a command under the lock as soon as it is free, which looks whether any of these processes lives.
+/// Runs a command under the lock as soon as it is free, which checks whether any of these processes lives.
 fn none_lives_when_next_begins(fixture: &Fixture, pids: &str) {
     let is_alive = "test -e /proc/$pid && ! grep -q ') Z ' /proc/$pid/stat";
     let look = format!("for pid in {}; do {is_alive} && exit 9; done; exit 0", pids.trim());
@@ -34,7 +33,7 @@ fn none_lives_when_next_begins(fixture: &Fixture, pids: &str) {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
-/// I1, R26: `kill -9` of `tenure` ends the command, and all that it has started, before another begins.
+/// I1, R26: `kill -9` of `tenure` ends the command and its descendants before the next holder begins.
 #[test]
 fn a_command_ends_before_its_lease_when_tenure_is_killed() {
     let fixture = Fixture::redis();
@@ -45,7 +44,7 @@ fn a_command_ends_before_its_lease_when_tenure_is_killed() {
     none_lives_when_next_begins(&fixture, &pids);
 }
 
-/// A command that is left alone may end itself.
+/// A command whose `tenure` was killed gets TERM first.
 #[test]
 fn a_command_may_end_itself_when_tenure_is_killed() {
     let fixture = Fixture::redis();
@@ -58,8 +57,8 @@ fn a_command_may_end_itself_when_tenure_is_killed() {
     assert_eq!(said, "asked\n");
 }
 
-/// I1, R32: on a store of this machine the lock stays with the command, as with `flock`, for as long as the
-/// command lives, also if nothing renews it.
+/// I1, R32: on a `local:` store the lock stays with the command, as with `flock`, for as long as the command lives, also if
+/// it is not renewed.
 #[test]
 fn a_command_keeps_a_local_lock_when_tenure_is_killed() {
     let fixture = Fixture::local();
@@ -80,8 +79,7 @@ fn a_command_keeps_a_local_lock_when_tenure_is_killed() {
     assert!(next.wait().unwrap().success());
 }
 
-/// The same for what the command has left behind, also if that has closed all that it inherited, as daemons
-/// and `sudo` do.
+/// The same for the command's descendants, also if one has closed all inherited files, as daemons and `sudo` do.
 #[test]
 fn a_daemon_keeps_a_local_lock_when_tenure_is_killed() {
     let fixture = Fixture::local();
@@ -105,8 +103,7 @@ fn a_daemon_keeps_a_local_lock_when_tenure_is_killed() {
     assert_eq!(fixture.code(&["run", "-w", "20s", "x", "--", "true"]), 0);
 }
 
-/// I1: a `tenure` that is stopped renews nothing; its guardian sees to it that the command does not go on
-/// beside the next one.
+/// I1: a stopped `tenure` does not renew; its guardian ends the command before the next holder begins.
 fn a_command_ends_before_its_lease_when_tenure_is_stopped(fixture: &Fixture) {
     let arguments = ["run", "--lease", "4s", "--kill-after", "1s", "x", "--", "sh", "-c", DEAF];
     let mut holder = Holder::start(fixture, &arguments);
@@ -114,12 +111,12 @@ fn a_command_ends_before_its_lease_when_tenure_is_stopped(fixture: &Fixture) {
     holder.signal(Signal::STOP);
     none_lives_when_next_begins(fixture, &pids);
     holder.signal(Signal::CONT);
-    let (code, told) = holder.end();
-    assert!(code == 76 && told.contains("tenure: `x` "), "{code} {told}");
+    let (code, message) = holder.end();
+    assert!(code == 76 && message.contains("tenure: `x` "), "{code} {message}");
 }
 
-/// I1: stopped before it could say anything to the guardian, but for the order. Seen before: the guardian
-/// knew of no deadline then, and two commands worked side by side.
+/// I1: stopped before it could send anything to the guardian but the order. Seen before: the guardian had no deadline
+/// then, and two commands ran side by side.
 fn a_command_that_stops_tenure_at_once_ends_before_its_lease(fixture: &Fixture) {
     let stop = "tenure=$(awk '{print $4}' /proc/$PPID/stat); kill -STOP $tenure; trap '' TERM
         echo held; echo $$; while :; do sleep 0.02; done";
@@ -139,7 +136,7 @@ fn a_command_that_may_outlive_its_lock_does(fixture: &Fixture) {
         let mut holder = Holder::start(fixture, &[&arguments[..], &[script]].concat());
         let command = holder.line();
         holder.kill();
-        // It keeps the lock where it can, and itself everywhere.
+        // It keeps the lock where the engine can do that, and goes on everywhere.
         let code = if fixture.is_local() { 75 } else { 0 };
         assert_eq!(fixture.code(&["run", "-w", "2s", "x", "--", "true"]), code);
         assert!(is_alive(command.trim()));
@@ -147,7 +144,7 @@ fn a_command_that_may_outlive_its_lock_does(fixture: &Fixture) {
     }
 }
 
-/// Without its guardian, the command is `tenure`'s own: its status, signals, and the end of all of it.
+/// Without its guardian, the command is a child of `tenure`: its status, its signals, and the end of its process tree.
 fn a_command_goes_on_without_its_guardian(fixture: &Fixture) {
     let script = "trap 'kill $! 2>&-; exit 9' USR1; sleep 60 & echo held; wait";
     let holder = Holder::start(fixture, &["run", "x", "--", "sh", "-c", script]);
@@ -167,7 +164,7 @@ fn a_command_goes_on_without_its_guardian(fixture: &Fixture) {
     assert!(pids.split_whitespace().all(|pid| !is_alive(pid)), "{pids}");
 }
 
-/// A guardian that was stopped could neither tell of the command's end nor see that of `tenure`.
+/// A stopped guardian could neither report the command's end nor notice that of `tenure`.
 fn a_guardian_that_is_stopped_goes_on(fixture: &Fixture) {
     let gate = Gate::new();
     let holder = Holder::start(fixture, &["run", "x", "--", "sh", "-c", &gate.script("exit 7")]);
@@ -176,7 +173,7 @@ fn a_guardian_that_is_stopped_goes_on(fixture: &Fixture) {
     assert_eq!(holder.end(), (7, String::new()));
 }
 
-/// `tenure run … | cat` ends with the command, and after a `kill -9` with what of the command has its pipes:
+/// `tenure run … | cat` ends with the command, and after a `kill -9` with the command's descendants that have its pipes:
 /// the guardian has none of them, and does not stay.
 fn a_guardian_leaves_with_the_command(fixture: &Fixture) {
     let script = "(sleep 60 >&- 2>&- & echo $!); echo held";
@@ -201,7 +198,7 @@ fn a_guardian_leaves_with_the_command(fixture: &Fixture) {
     until("gone", || !is_alive(&guardian));
 }
 
-/// `kill -9 %1` kills the whole job, of which the guardian is no part, whether it runs or is stopped.
+/// `kill -9 %1` kills the whole job, running or stopped; the guardian is not part of it.
 fn a_job_that_is_killed_as_a_whole_ends(fixture: &Fixture) {
     for is_stopped in [false, true] {
         let mut screen = Screen::new();

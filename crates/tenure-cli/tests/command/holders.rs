@@ -1,4 +1,4 @@
-//! Who holds a lock, as it is listed: by name, on every terminal, of many, and beside keys of others.
+//! Holders in lists: by name, on every terminal, many of them, and beside foreign keys.
 
 use std::io::BufReader;
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ on_every_store! {
     many_holders_are_counted,
 }
 
-/// A lock that outlives the command that took it names no process: that one has ended. It names the
+/// A lock that outlives the command that acquired it shows no pid, because that process has ended. It shows the
 /// program and the user that ran it.
 fn a_lock_without_a_process_names_none(fixture: &Fixture) {
     let by_script = |script: &str| {
@@ -33,7 +33,7 @@ fn a_lock_without_a_process_names_none(fixture: &Fixture) {
     by_script("\"$0\" release --force x --reason 'it hung' --yes; :");
     let shown = fixture.said(&["show", "x"]);
     assert!(shown.contains(" ago by sh of ann@") && shown.contains(": it hung\n"), "{shown}");
-    // What only stays behind.
+    // The lock is released, and lingers.
     by_script("\"$0\" run --at-least 1h --once-per 1h kept -- true");
     for name in ["kept", "tenure-once/kept"] {
         let shown = fixture.said(&["show", name]);
@@ -43,8 +43,8 @@ fn a_lock_without_a_process_names_none(fixture: &Fixture) {
     }
 }
 
-/// A list fits the terminal: what is least important is left out, and what is too long is cut. What is
-/// piped is whole.
+/// A list fits the terminal: the least important columns are omitted, and long values are cut. Piped output is
+/// complete.
 fn a_list_fits_the_terminal(fixture: &Fixture) {
     let long =
         "a/name/that/is/too/long/for/every/terminal/that/is/looked/at/here/and/for/many/others";
@@ -75,7 +75,7 @@ fn a_list_fits_the_terminal(fixture: &Fixture) {
     holder.stop();
 }
 
-/// Of many holders a list shows some, and counts all. `watch` takes a renewal for no change.
+/// Of many holders a list shows some, and counts all. For `watch` a renewal is no change.
 fn many_holders_are_counted(fixture: &Fixture) {
     let mut handles = Vec::new();
     for _ in 0..12 {
@@ -93,7 +93,7 @@ fn many_holders_are_counted(fixture: &Fixture) {
     let mut lines = Lines(BufReader::new(watch.stdout.take().unwrap()));
     let first = lines.after_time();
     assert!(first.starts_with("pool: held by ") && first.contains(" and 2 more; 0"), "{first}");
-    // The first ten that end are others after each of these.
+    // After each renewal, the first ten to end are others.
     for handle in &handles {
         assert_eq!(fixture.said(&["renew", handle.trim()]), "");
     }
@@ -122,13 +122,13 @@ fn a_foreign_key_is_named_and_hides_no_other() {
 
     let output = fixture.output(&["ls"]);
     assert_eq!(output.status.code(), Some(0));
-    let (list, told) =
+    let (list, message) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     let names: Vec<_> = list.lines().skip(1).filter_map(|it| it.split(' ').nth(1)).collect();
     assert_eq!(names, ["a", "x", "z"], "{list}");
     assert!(
-        list.contains("unreadable") && told.starts_with("tenure: `x` cannot be read: "),
-        "{list} {told}"
+        list.contains("unreadable") && message.starts_with("tenure: `x` cannot be read: "),
+        "{list} {message}"
     );
 
     let mut watch = fixture.tenure(&["watch", "--interval", "20ms"]);

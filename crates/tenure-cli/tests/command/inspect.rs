@@ -15,7 +15,7 @@ on_every_store! {
     hostile_names_do_nothing_to_a_terminal,
 }
 
-/// R29: who holds what, for people and for programs.
+/// R29: locks and holders, for users and for programs.
 fn locks_are_listed(fixture: &Fixture) {
     assert_eq!(fixture.json(&["ls", "--json"]), json!({ "locks": [], "more": false }));
     fixture.said(&["acquire", "--note", "migration 7", "deploy/a"]);
@@ -34,11 +34,11 @@ fn locks_are_listed(fixture: &Fixture) {
     let names: Vec<_> = some["locks"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
     assert_eq!(names, ["deploy/a", "deploy/b"]);
     assert_eq!(some["more"], true);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(told, "tenure: there are more: raise --limit, or give a prefix\n");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(message, "tenure: there are more: raise --limit, or give a prefix\n");
 }
 
-/// R14, R29: who holds it, since when, from where, with which note, and who waits.
+/// R14, R29: the holder, since when, from where, with which note, and the waiters.
 fn a_lock_is_shown(fixture: &Fixture) {
     assert_eq!(fixture.said(&["show", "x"]), "x: free\n");
     let free = json!({
@@ -84,7 +84,7 @@ fn a_lock_is_shown(fixture: &Fixture) {
 /// Five hours behind, without a database of zones.
 pub(crate) const ZONE: &str = "EST5";
 
-/// R29: changes are told as they come.
+/// R29: changes are shown as they happen.
 fn changes_are_followed(fixture: &Fixture) {
     let watch = |form: &[&str]| {
         let arguments = [&["watch", "--interval", "20ms"], form, &["jobs/"]].concat();
@@ -117,7 +117,7 @@ fn changes_are_followed(fixture: &Fixture) {
     }
 }
 
-/// A server that was restarted is followed on.
+/// After a restart of the server, `watch` goes on.
 #[test]
 fn a_store_that_comes_back_is_followed_on() {
     let mut fixture = Fixture::redis();
@@ -129,16 +129,16 @@ fn a_store_that_comes_back_is_followed_on() {
     fixture.said(&["acquire", "x"]);
     assert!(lines.after_time().starts_with("x: held by "));
     fixture.server().kill();
-    let mut told = String::new();
-    talk.read_line(&mut told).unwrap();
-    assert!(told.starts_with("tenure: "), "{told}");
+    let mut message = String::new();
+    talk.read_line(&mut message).unwrap();
+    assert!(message.starts_with("tenure: "), "{message}");
     fixture.server().restart();
     assert_eq!(lines.after_time(), "x: free\n");
     child.kill().unwrap();
     child.wait().unwrap();
 }
 
-/// What a command prints, line by line.
+/// The output of a command, line by line.
 pub(crate) struct Lines(pub(crate) BufReader<ChildStdout>);
 
 impl Lines {
@@ -148,7 +148,7 @@ impl Lines {
         line
     }
 
-    /// What stands behind the time: in New York, where these tests let `watch` run.
+    /// The text behind the time: in New York, where these tests run `watch`.
     pub(crate) fn after_time(&mut self) -> String {
         let line = self.next();
         let (time, rest) = line.split_once(' ').unwrap();
@@ -159,15 +159,14 @@ impl Lines {
     }
 }
 
-/// Names and notes of others are hostile text: they must not move the cursor, forge a line, or turn
-/// text around.
+/// Foreign names and notes are hostile text: they must not move the cursor, forge a line, or reorder text.
 fn hostile_names_do_nothing_to_a_terminal(fixture: &Fixture) {
     let name = "x\u{1b}[2J\u{202e}\u{2066}\u{61c}\ny";
     let note = "a\r\u{7}\u{9b}\u{200b}b\u{2028}";
     let is_tame = |c: char| c == '\n' || c.is_ascii_graphic() || c == ' ';
-    let tame = |told: &str| {
-        assert!(told.chars().all(is_tame), "{told:?}");
-        assert!(told.contains(r"x\u{1b}[2J\u{202e}\u{2066}\u{61c}"), "{told:?}");
+    let tame = |message: &str| {
+        assert!(message.chars().all(is_tame), "{message:?}");
+        assert!(message.contains(r"x\u{1b}[2J\u{202e}\u{2066}\u{61c}"), "{message:?}");
     };
     let handle = fixture.said(&["acquire", "--note", note, name]);
     tame(&fixture.said(&["ls"]));
@@ -198,7 +197,7 @@ fn hostile_names_do_nothing_to_a_terminal(fixture: &Fixture) {
     tame(&fixture.said(&["show", name]));
 }
 
-/// A record of the store is spoilt: the list, the others and the watch go on, and the lock is named.
+/// A damaged record of the store: `ls` and `watch` go on with the others, and name the lock.
 #[test]
 fn a_lock_that_cannot_be_read_hides_no_other() {
     let fixture = Fixture::local();
@@ -215,19 +214,22 @@ fn a_lock_that_cannot_be_read_hides_no_other() {
     fs::write(&data, bytes).unwrap();
 
     let output = fixture.output(&["ls"]);
-    let (list, told) =
+    let (list, message) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     let begins: Vec<_> =
         list.lines().skip(1).filter_map(|it| it.split_whitespace().next()).collect();
     assert_eq!(begins, ["a", "bad", "c"], "{list}");
     assert!(list.contains("unreadable"), "{list}");
-    assert!(told.starts_with("tenure: `bad` cannot be read: the record of `bad` in "), "{told}");
+    assert!(
+        message.starts_with("tenure: `bad` cannot be read: the record of `bad` in "),
+        "{message}"
+    );
     let output = fixture.output(&["ls", "--json"]);
     let locks = serde_json::from_slice::<Value>(&output.stdout).unwrap()["locks"].take();
     assert!(locks[1]["trouble"].as_str().unwrap().contains("`bad`"), "{locks}");
     assert_eq!((&locks[0]["trouble"], &locks[1]["kind"]), (&Value::Null, &Value::Null));
-    let told = fixture.refused(69, &["show", "bad"]);
-    assert!(told.contains("the record of `bad`"), "{told}");
+    let message = fixture.refused(69, &["show", "bad"]);
+    assert!(message.contains("the record of `bad`"), "{message}");
     assert!(fixture.said(&["show", "c"]).contains("c: mutex"));
 
     let mut watch = fixture.tenure(&["watch"]).stdout(Stdio::piped()).spawn().unwrap();

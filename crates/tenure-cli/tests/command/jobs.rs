@@ -46,14 +46,14 @@ fn an_interrupt_reaches_the_command(fixture: &Fixture) {
     session.wait().unwrap();
 }
 
-/// The process that has told its id, as in `pid=12.`
+/// The pid that was printed, as in `pid=12.`
 fn pid(screen: &Screen) -> String {
     screen.until(".\r\n");
     let seen = screen.seen();
     seen.rsplit("pid=").next().unwrap().split('.').next().unwrap().to_owned()
 }
 
-/// R28: ^Z stops the command and `tenure`, and the shell is there; `fg` continues both.
+/// R28: ^Z stops the command and `tenure`, and the shell is back; `fg` continues both.
 fn a_job_is_stopped_and_continued(fixture: &Fixture) {
     let mut screen = Screen::new();
     let mut session = screen.session(fixture, &["sh", "-i"]);
@@ -77,8 +77,7 @@ fn a_job_is_stopped_and_continued(fixture: &Fixture) {
     session.wait().unwrap();
 }
 
-/// Also a command that does not read from the terminal must not run on while nobody renews its
-/// lock.
+/// Also a command that does not read from the terminal must not run on while its lock is not renewed.
 fn a_job_with_other_input_is_stopped_too(fixture: &Fixture) {
     let mut screen = Screen::new();
     let mut session = screen.session(fixture, &["sh", "-i"]);
@@ -138,7 +137,7 @@ fn a_job_without_a_shell_is_not_stopped(fixture: &Fixture) {
     assert!(session.wait().unwrap().success());
 }
 
-/// ^Z stops also the script that runs the command, so that the shell is there.
+/// ^Z stops also the script that runs the command, so that the shell is back.
 fn a_script_is_stopped_as_a_whole(fixture: &Fixture) {
     let mut screen = Screen::new();
     let mut session = screen.session(fixture, &["sh", "-i"]);
@@ -168,7 +167,7 @@ fn a_script_that_was_continued_goes_on(fixture: &Fixture) {
         screen.press("\u{1a}");
         until("stopped", || screen.seen().matches("Stopped").count() == round);
         screen.press("fg\n");
-        // The shell says what it continues.
+        // The shell prints the job that it continues.
         until("continued", || screen.seen().matches("\r\nsh -c").count() == round);
     }
     screen.press("a line\n");
@@ -187,8 +186,8 @@ fn at_a_shell(fixture: &Fixture, work: impl FnOnce(&mut Screen)) {
     session.wait().unwrap();
 }
 
-/// ^C ends the script that runs the command, as without `tenure`, whether the command has the
-/// terminal, has not, or is yet to come.
+/// ^C ends the script that runs the command, as without `tenure`, whether the command has the terminal or not, or was
+/// not started yet.
 fn an_interrupt_ends_the_script(fixture: &Fixture) {
     let handle = fixture.said(&["acquire", "held"]);
     at_a_shell(fixture, |screen| {
@@ -215,7 +214,7 @@ fn an_interrupt_ends_the_script(fixture: &Fixture) {
     fixture.said(&["release", handle.trim()]);
 }
 
-/// The terminal is the reader's, not the command's, which writes to it.
+/// The terminal belongs to the reader, not to the command, which writes to it.
 fn a_pipeline_keeps_its_terminal(fixture: &Fixture) {
     at_a_shell(fixture, |screen| {
         let reader = "sh -c 'cat; read key < /dev/tty; echo key $key'";
@@ -227,7 +226,7 @@ fn a_pipeline_keeps_its_terminal(fixture: &Fixture) {
     });
 }
 
-/// A command whose input comes from elsewhere may ask at the terminal, as for a password.
+/// A command whose input is another file may ask at the terminal, as for a password.
 fn a_command_with_other_input_may_ask_at_the_terminal(fixture: &Fixture) {
     at_a_shell(fixture, |screen| {
         let command = "sh -c 'read a < /dev/tty; echo go\"\"t $a'";
@@ -239,12 +238,12 @@ fn a_command_with_other_input_may_ask_at_the_terminal(fixture: &Fixture) {
     });
 }
 
-/// A job that was started in the background reads from the terminal once it is in front.
+/// A job that was started in the background reads from the terminal once it is in the foreground.
 fn a_job_from_the_background_reads_in_front(fixture: &Fixture) {
     at_a_shell(fixture, |screen| {
         screen.press("tenure run x -- sh -c 'echo re''ady; read a; echo go''t $a' &\n");
         screen.until("ready");
-        // The shell tells of it at its next prompt.
+        // The shell reports it at its next prompt.
         until("stopped", || {
             screen.press("\n");
             screen.seen().contains("Stopped")
@@ -255,13 +254,13 @@ fn a_job_from_the_background_reads_in_front(fixture: &Fixture) {
     });
 }
 
-/// What was stopped until after its lease is not continued: another has the lock.
+/// A job that was stopped until after its lease is not continued: another client has the lock.
 fn a_job_that_was_stopped_for_too_long_is_ended(fixture: &Fixture) {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let size = || std::fs::metadata(&log).map_or(0, |data| data.len());
     at_a_shell(fixture, |screen| {
-        // One process: `sleep` is started by vfork, and whoever waits for that cannot be stopped.
+        // One process: `sleep` is started by vfork, and a parent that waits for that cannot be stopped.
         let pause = "read -t 0.01 -u 9";
         let write = format!("while :; do echo >> {}; {pause}; done", log.display());
         screen.press(&format!("tenure run --lease 1s x -- bash -c 'exec 9<> <(:); {write}'\n"));
@@ -277,7 +276,7 @@ fn a_job_that_was_stopped_for_too_long_is_ended(fixture: &Fixture) {
     });
 }
 
-/// Whoever stops the command alone does not stop its keeper, which renews the lock.
+/// A stop of the command alone does not stop `tenure`, which renews the lock.
 fn a_command_that_stops_itself_keeps_its_lock(fixture: &Fixture) {
     at_a_shell(fixture, |screen| {
         let script = "echo re''ady; kill -STOP $$; echo go''ne on";
@@ -289,7 +288,7 @@ fn a_command_that_stops_itself_keeps_its_lock(fixture: &Fixture) {
     });
 }
 
-/// A terminal that stops whoever talks in the background does not keep a command from being ended.
+/// A terminal that stops background jobs that write does not keep a command from being ended.
 fn a_job_is_ended_though_it_may_not_talk(fixture: &Fixture) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
@@ -303,7 +302,7 @@ fn a_job_is_ended_though_it_may_not_talk(fixture: &Fixture) {
     });
 }
 
-/// The line of one who waits is not written over what others write.
+/// The progress line of a background job does not overwrite the output of others.
 fn a_job_in_the_background_shows_no_line(fixture: &Fixture) {
     let handle = fixture.said(&["acquire", "x"]);
     at_a_shell(fixture, |screen| {

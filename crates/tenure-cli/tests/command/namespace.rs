@@ -23,8 +23,8 @@ fn first(fixture: &Fixture, options: &[&str], arguments: &[&str]) -> Command {
     command
 }
 
-/// R28: ^C ends what runs in a container: the kernel does not let a first process end by a signal of its own,
-/// so it is the status that tells.
+/// R28: ^C ends a command in a container: the kernel does not let a first process end by its own signal, so it is the
+/// status 130.
 fn an_interrupt_ends_the_first_process(fixture: &Fixture) {
     let run = ["run", "x", "--", "sh", "-c", WAITS];
     let holder = Holder::begin(&mut first(fixture, &["--mount-proc"], &run));
@@ -42,8 +42,8 @@ fn an_interrupt_ends_the_first_process_while_it_waits(fixture: &Fixture) {
     assert_eq!(waiting.wait().unwrap().code(), Some(128 + 2));
 }
 
-/// I1: a namespace that has kept the outer /proc, where all numbers are others: the command and all that it
-/// has started end, and nothing else.
+/// I1: a namespace with the outer /proc, where all pids are others: the command and its descendants end, and no other
+/// process.
 #[test]
 fn processes_are_known_by_their_own_numbers() {
     let fixture = Fixture::redis();

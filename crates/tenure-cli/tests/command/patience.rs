@@ -1,4 +1,4 @@
-//! A store that is down when a command wants its lock: for a moment, or for good.
+//! A store that is down when a command asks for its lock: for a short time, or for good.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -13,7 +13,7 @@ use crate::fixture::{Fixture, becomes_so_within, now, tenure};
 /// A port on which nothing listens.
 const AWAY: &str = "redis://127.0.0.1:1";
 
-/// A command that tries, and what it says.
+/// A command that retries, and its messages.
 fn start(fixture: &Fixture, arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
     let mut command = fixture.with_signals("--default-signal", arguments);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -39,10 +39,13 @@ fn a_store_that_is_down_for_a_moment_is_waited_for() {
         let mut fixture = Fixture::redis();
         fixture.server().kill();
         let (child, mut talk) = start(&fixture, arguments);
-        let told = sentence(&mut talk);
+        let message = sentence(&mut talk);
         let until = if arguments.contains(&"-w") { "1 m" } else { "5 s" };
-        assert!(told.starts_with("tenure: the store cannot be used: could not connect"), "{told}");
-        assert!(told.ends_with(&format!("; trying again for up to {until}\n")), "{told}");
+        assert!(
+            message.starts_with("tenure: the store cannot be used: could not connect"),
+            "{message}"
+        );
+        assert!(message.ends_with(&format!("; trying again for up to {until}\n")), "{message}");
         fixture.server().restart();
         let output = child.wait_with_output().unwrap();
         let mut rest = String::new();
@@ -64,8 +67,7 @@ fn a_detached_lock_waits_for_its_store() {
     assert!(output.status.success() && output.stdout.starts_with(b"tenure1:"), "{output:?}");
 }
 
-/// A store that goes away while the lock is waited for is waited for as well, for the whole time: longer
-/// than without `-w`.
+/// A store that goes down while the lock is waited for is retried as well, for the whole time: longer than without `-w`.
 #[test]
 fn a_store_that_goes_away_during_the_wait_is_waited_for() {
     let mut fixture = Fixture::redis();
@@ -84,7 +86,7 @@ fn a_store_that_goes_away_during_the_wait_is_waited_for() {
     assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"ran\n"[..]));
 }
 
-/// What stays away is 69, and the sentence says for how long it was tried.
+/// A store that stays down is 69, and the message says for how long it was tried.
 #[test]
 fn a_store_that_stays_away_is_69_when_the_time_is_over() {
     let refused = "could not connect to 127.0.0.1:1: Connection refused (os error 111)";
@@ -97,15 +99,14 @@ fn a_store_that_stays_away_is_69_when_the_time_is_over() {
     ] {
         let started = now();
         let output = tenure(arguments).env("TENURE_URL", AWAY).output().unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(told, format!("tenure: the store cannot be used: {refused}{tried}\n"));
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(message, format!("tenure: the store cannot be used: {refused}{tried}\n"));
         assert_eq!(output.status.code(), Some(69), "{arguments:?}");
         assert!(started.elapsed() >= Duration::from_millis(least), "{arguments:?}");
     }
 }
 
-/// The time is over while the store is away, and others were known to hold the lock: who has it now is not
-/// known.
+/// The time is over while the store is down: the holder that was known before is not named, because it may have changed.
 #[test]
 fn a_wait_that_ends_without_the_store_is_69() {
     let mut fixture = Fixture::redis();
@@ -113,14 +114,14 @@ fn a_wait_that_ends_without_the_store_is_69() {
     let (mut child, mut talk) = start(&fixture, &["run", "-w", "6s", "x", "--", "true"]);
     fixture.until_waiting("x", 1);
     fixture.server().kill();
-    let told = sentence(&mut talk);
-    assert!(told.ends_with("; tried for 6 s\n"), "{told}");
-    assert_eq!(child.wait().unwrap().code(), Some(69), "{told}");
+    let message = sentence(&mut talk);
+    assert!(message.ends_with("; tried for 6 s\n"), "{message}");
+    assert_eq!(child.wait().unwrap().code(), Some(69), "{message}");
 }
 
-/// A wrong password, none at all, or a stranger's certificate does not become right by waiting.
+/// A wrong password, none at all, or a foreign certificate does not become right by waiting.
 #[test]
-fn what_stays_refused_is_told_at_once() {
+fn a_lasting_refusal_is_reported_at_once() {
     let locked = Server::builder().on_port().arg("--requirepass", "secret").start();
     let tls = Server::builder().flavor(Flavor::Redis).tls(Tls::default()).start();
     let stranger = format!("rediss://127.0.0.1:{}", tls.port().unwrap());
@@ -137,14 +138,14 @@ fn what_stays_refused_is_told_at_once() {
             &["elect", "x", "--", "true"],
         ] {
             let output = tenure(arguments).env("TENURE_URL", url).output().unwrap();
-            let told = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(output.status.code(), Some(69), "{told}");
-            assert!(told.contains(why) && !told.contains("tried for"), "{told}");
+            let message = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(69), "{message}");
+            assert!(message.contains(why) && !message.contains("tried for"), "{message}");
         }
     }
 }
 
-/// Whoever does not want to wait any longer ends it.
+/// A signal ends the retries.
 #[test]
 fn a_signal_ends_the_waiting_for_a_store() {
     let mut fixture = Fixture::redis();
@@ -164,9 +165,9 @@ fn a_signal_ends_the_waiting_for_a_store() {
     }
 }
 
-/// What waiting does not mend is told at once, also to one who would wait for a minute.
+/// A lasting error is reported at once, also with a wait of a minute.
 #[test]
-fn a_folder_that_must_be_mended_is_told_at_once() {
+fn a_folder_that_cannot_be_used_is_reported_at_once() {
     type Damage = fn(&std::path::Path);
     let damages: [(&str, Damage); 3] = [
         ("data.mdb", |file| std::fs::write(file, [7; 200_000]).unwrap()),
@@ -180,8 +181,8 @@ fn a_folder_that_must_be_mended_is_told_at_once() {
         std::fs::remove_file(folder.join(name)).unwrap();
         damage(&folder.join(name));
         let started = now();
-        let told = fixture.refused(69, &["run", "-w", "60s", "x", "--", "true"]);
-        assert!(told.contains(&folder.display().to_string()), "{told}");
-        assert!(started.elapsed() < Duration::from_secs(40), "{told}");
+        let message = fixture.refused(69, &["run", "-w", "60s", "x", "--", "true"]);
+        assert!(message.contains(&folder.display().to_string()), "{message}");
+        assert!(started.elapsed() < Duration::from_secs(40), "{message}");
     }
 }

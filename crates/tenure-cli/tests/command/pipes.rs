@@ -1,4 +1,4 @@
-//! Output that nobody reads, or that cannot be written, and paper.
+//! Output that is not read, or cannot be written; completions and manual pages.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
@@ -7,14 +7,14 @@ use crate::fixture::{Fixture, is_alive, tenure, until};
 
 on_every_store! {
     a_reader_that_has_left_ends_the_command_quietly,
-    a_handle_that_nobody_reads_holds_nothing,
-    a_handle_for_nobody_holds_nothing,
-    a_command_is_looked_after_though_nobody_listens,
-    a_command_is_ended_though_nobody_reads,
+    a_handle_that_cannot_be_printed_holds_nothing,
+    a_handle_for_a_closed_output_holds_nothing,
+    a_command_is_supervised_though_its_messages_have_no_reader,
+    a_command_is_ended_though_its_messages_are_not_read,
 }
 
-/// A command whose output goes to somebody who has left, as `head` does.
-fn into_the_void(mut command: Command) -> Output {
+/// A command whose output is a pipe without a reader.
+fn to_closed_pipe(mut command: Command) -> Output {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let child = command.stdout(writer).stderr(std::process::Stdio::piped()).spawn().unwrap();
@@ -35,41 +35,41 @@ fn a_reader_that_has_left_ends_the_command_quietly(fixture: &Fixture) {
         &["acquire", "y"],
         &["release", "--force", "x", "--reason", "r", "--yes"],
     ] {
-        let output = into_the_void(fixture.tenure(arguments));
+        let output = to_closed_pipe(fixture.tenure(arguments));
         assert_eq!(output.status.code(), Some(128 + 13), "{arguments:?}: {output:?}");
         assert!(output.stderr.is_empty(), "{arguments:?}: {output:?}");
     }
-    let help = into_the_void(fixture.tenure(&["--help"]));
+    let help = to_closed_pipe(fixture.tenure(&["--help"]));
     assert!(help.stderr.is_empty(), "{help:?}");
 }
 
-fn a_handle_that_nobody_reads_holds_nothing(fixture: &Fixture) {
-    into_the_void(fixture.tenure(&["acquire", "x"]));
+fn a_handle_that_cannot_be_printed_holds_nothing(fixture: &Fixture) {
+    to_closed_pipe(fixture.tenure(&["acquire", "x"]));
     assert_eq!(fixture.said(&["show", "x"]), "x: free\n");
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let output = fixture.tenure(&["acquire", "x"]).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(74));
-    let told = String::from_utf8(output.stderr).unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
     let sentence = "tenure: could not write to standard output: No space left on device";
-    assert!(told.starts_with(sentence), "{told}");
+    assert!(message.starts_with(sentence), "{message}");
     assert_eq!(fixture.said(&["show", "x"]), "x: free\n");
 }
 
-/// Closed from the start, standard output is no place for a handle.
-fn a_handle_for_nobody_holds_nothing(fixture: &Fixture) {
+/// A closed standard output cannot take a handle.
+fn a_handle_for_a_closed_output_holds_nothing(fixture: &Fixture) {
     let mut shell = Command::new("sh");
     let script = "\"$0\" acquire x >&-";
     shell.args(["-c", script, env!("CARGO_BIN_EXE_tenure")]).env("TENURE_URL", &fixture.url);
     let output = shell.output().unwrap();
     assert_eq!(output.status.code(), Some(74), "{output:?}");
     assert_eq!(fixture.said(&["show", "x"]), "x: free\n");
-    // Thrown away on purpose.
+    // Discarded on purpose.
     let silent = fixture.tenure(&["acquire", "x"]).stdout(Stdio::null()).status().unwrap();
     assert!(silent.success());
 }
 
-/// Talk that cannot be said must not keep a command from being ended in time.
-fn a_command_is_looked_after_though_nobody_listens(fixture: &Fixture) {
+/// Messages that cannot be written must not keep a command from being ended in time.
+fn a_command_is_supervised_though_its_messages_have_no_reader(fixture: &Fixture) {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = fixture.tenure(&["run", "-v", "x", "--", "sleep", "60"]);
@@ -79,8 +79,8 @@ fn a_command_is_looked_after_though_nobody_listens(fixture: &Fixture) {
     assert_eq!(child.wait().unwrap().code(), Some(76));
 }
 
-/// A pipe that nobody reads is full at some time.
-fn a_command_is_ended_though_nobody_reads(fixture: &Fixture) {
+/// A pipe that is not read is full at some time.
+fn a_command_is_ended_though_its_messages_are_not_read(fixture: &Fixture) {
     let (reader, writer) = std::io::pipe().unwrap();
     let fill = "head -c 65536 /dev/zero >&2; echo $$; exec sleep 60";
     let mut command = fixture.tenure(&["run", "x", "--", "sh", "-c", fill]);
@@ -94,16 +94,16 @@ fn a_command_is_ended_though_nobody_reads(fixture: &Fixture) {
     drop(reader);
 }
 
-/// `tenure run … | head`: what the command gets when its reader leaves is its own affair.
+/// `tenure run … | head`: a broken pipe is the command's own matter.
 #[test]
 fn the_commands_own_pipe_is_its_own() {
     let fixture = Fixture::local();
-    let output = into_the_void(fixture.tenure(&["run", "x", "--", "sh", "-c", "yes; exit 3"]));
+    let output = to_closed_pipe(fixture.tenure(&["run", "x", "--", "sh", "-c", "yes; exit 3"]));
     assert_eq!(output.status.code(), Some(3), "{output:?}");
 }
 
 #[test]
-fn shells_and_readers_get_their_paper() {
+fn completions_and_manual_pages_are_printed() {
     let said = |arguments: &[&str]| {
         let output = tenure(arguments).output().unwrap();
         (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())

@@ -1,4 +1,4 @@
-//! Whom `tenure` ends with the command, and whom it must not, or cannot.
+//! The processes that `tenure` ends with the command, and those that it must not, or cannot.
 
 use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -17,8 +17,8 @@ on_every_store! {
     what_was_there_before_is_left_alone,
 }
 
-/// A folder that all users may look into, with a program made of these lines of C. The compiler is there:
-/// the local engine is built with it.
+/// A folder that all users may read, with a program made of these lines of C. A compiler is installed: the local engine
+/// is built with it.
 fn compiled(lines: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
@@ -35,7 +35,7 @@ fn take_away(fixture: &Fixture) {
     fixture.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
 }
 
-/// Its main thread ends, and another one goes on; the kernel shows it as a zombie all the while.
+/// Its main thread ends, and another one goes on; the kernel shows it as a zombie meanwhile.
 const WITHOUT_MAIN_THREAD: &str = r#"
     #include <pthread.h>
     #include <signal.h>
@@ -53,7 +53,7 @@ const WITHOUT_MAIN_THREAD: &str = r#"
     }
 "#;
 
-/// I1: a process is gone when its last thread is, not its first.
+/// I1: a process has ended when its last thread has, not its first.
 fn a_command_whose_main_thread_has_ended_is_killed(fixture: &Fixture) {
     let (_folder, program) = compiled(WITHOUT_MAIN_THREAD);
     let run = ["run", "--kill-after", "200ms", "x", "--", program.to_str().unwrap()];
@@ -66,7 +66,7 @@ fn a_command_whose_main_thread_has_ended_is_killed(fixture: &Fixture) {
     assert!(!is_alive(&pid));
 }
 
-/// Its name is not of UTF-8, as one that the kernel has cut in the middle of a character.
+/// Its name is not UTF-8, like one that the kernel has cut within a character.
 const OF_STRANGE_NAME: &str = r#"
     #include <stdio.h>
     #include <sys/prctl.h>
@@ -79,8 +79,8 @@ const OF_STRANGE_NAME: &str = r#"
     }
 "#;
 
-/// I1: one such process, of whatever user, kept `tenure` from finding any other, so that a process in a
-/// session of its own was not ended.
+/// I1: one such process, of any user, kept `tenure` from finding any other, so that a process in a session of its own was
+/// not ended.
 fn a_process_of_any_name_hides_no_other(fixture: &Fixture) {
     let (_folder, program) = compiled(OF_STRANGE_NAME);
     let mut strange = Command::new(program).stdout(Stdio::piped()).spawn().unwrap();
@@ -98,8 +98,8 @@ fn a_process_of_any_name_hides_no_other(fixture: &Fixture) {
     assert!(!is_left);
 }
 
-/// A shell that becomes `tenure` by `exec` leaves it the children that it had: `&`, `> >(…)`. They are not the
-/// command's, also when its guardian was killed.
+/// A shell that becomes `tenure` by `exec` leaves it its children: `&`, `> >(…)`. They are not the command's, also when
+/// its guardian was killed.
 fn what_was_there_before_is_left_alone(fixture: &Fixture) {
     for is_guarded in [true, false] {
         let script = "sleep 60 >&- 2>&- & before=$!
@@ -124,7 +124,7 @@ fn what_was_there_before_is_left_alone(fixture: &Fixture) {
     }
 }
 
-/// It becomes root altogether, as `sudo` does.
+/// It sets all its user ids to root, as `sudo` does.
 const BECOMES_ROOT: &str = r#"
     #include <stdio.h>
     #include <unistd.h>
@@ -140,13 +140,12 @@ const BECOMES_ROOT: &str = r#"
 /// A user other than root.
 const USER: u32 = 65_534;
 
-/// The command runs as another user, as under `sudo`, and may not be killed: that is told, with its number, and
+/// The command runs as another user, as under `sudo`, and may not be killed: that is reported, with its pid, and
 /// `tenure` does not wait for it for ever.
 ///
-/// Only root can make a program that becomes root, on a file system that allows it; without, there is nothing
-/// to test.
+/// Only root can make a setuid program, on a file system that allows it; otherwise there is nothing to test.
 #[test]
-fn a_command_that_may_not_be_killed_is_told() {
+fn a_command_that_may_not_be_killed_is_reported() {
     let (folder, program) = compiled(BECOMES_ROOT);
     let is_suid = std::fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).is_ok();
     if !getuid().is_root() || !is_suid {
@@ -156,7 +155,7 @@ fn a_command_that_may_not_be_killed_is_told() {
         );
         return;
     }
-    // Where the user can reach them.
+    // In a place that the user can reach.
     let tenure = folder.path().join("tenure");
     std::fs::copy(env!("CARGO_BIN_EXE_tenure"), &tenure).unwrap();
     let store = folder.path().join("store");
@@ -170,13 +169,13 @@ fn a_command_that_may_not_be_killed_is_told() {
     let pid = holder.line().trim().to_owned();
     let force = ["release", "--force", "x", "--reason", "a test", "--yes"];
     assert!(as_user(&force).output().unwrap().status.success());
-    let (code, told) = holder.end();
+    let (code, message) = holder.end();
     let sentence = format!(
         "tenure: process {pid} (`program`) could not be ended: it runs as another user, who alone may \
          end it; it may go on working without the lock\n"
     );
-    assert!(code == 76 && told.ends_with(&sentence), "{code} {told}");
-    assert_eq!(told.matches(&sentence).count(), 1, "{told}");
+    assert!(code == 76 && message.ends_with(&sentence), "{code} {message}");
+    assert_eq!(message.matches(&sentence).count(), 1, "{message}");
     assert!(is_alive(&pid));
     signal(&pid, Signal::KILL);
 }

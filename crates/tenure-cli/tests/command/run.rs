@@ -13,13 +13,13 @@ on_every_store! {
     the_command_runs_and_says_nothing_of_its_own,
     the_exit_status_is_the_commands_own,
     a_shell_command_line_is_run_by_the_shell,
-    a_command_that_cannot_be_run_is_told_as_a_shell_does,
+    a_command_that_cannot_be_run_is_reported_as_a_shell_does,
     the_command_knows_its_lock,
     standard_input_passes_through,
     bad_input_is_64_and_says_what_is_allowed,
     a_lock_that_is_held_is_75_or_what_was_asked_for,
     what_happens_is_said_if_asked_for,
-    a_wait_is_told_if_asked_for,
+    a_wait_is_reported_if_asked_for,
     signals_are_passed_on,
     an_ignored_signal_stays_ignored,
     a_status_is_known_though_children_are_ignored,
@@ -33,7 +33,7 @@ on_every_store! {
     a_signal_during_the_jitter_ends_it,
     a_lock_is_kept_for_its_least_time,
     a_lock_is_not_kept_for_nothing,
-    a_lock_that_is_kept_tells_who_kept_it,
+    a_lock_that_is_kept_shows_its_holder,
     a_stopped_command_is_continued,
 }
 
@@ -63,7 +63,7 @@ fn a_shell_command_line_is_run_by_the_shell(fixture: &Fixture) {
     assert!(both.contains(sentence) && !both.contains("two dashes"), "{both}");
 }
 
-fn a_command_that_cannot_be_run_is_told_as_a_shell_does(fixture: &Fixture) {
+fn a_command_that_cannot_be_run_is_reported_as_a_shell_does(fixture: &Fixture) {
     let missing = fixture.refused(127, &["run", "x", "--", "/no/such/program"]);
     let sentence = "tenure: could not run `/no/such/program`: No such file or directory";
     assert!(missing.starts_with(sentence), "{missing}");
@@ -122,12 +122,12 @@ fn bad_input_is_64_and_says_what_is_allowed(fixture: &Fixture) {
         (&["x"], "required arguments were not provided"),
         (&["x", "true"], "the command comes behind two dashes"),
     ] {
-        let told = fixture.refused(64, &[&["run"], arguments].concat());
-        assert!(told.contains(sentence), "{arguments:?}: {told}");
+        let message = fixture.refused(64, &[&["run"], arguments].concat());
+        assert!(message.contains(sentence), "{arguments:?}: {message}");
     }
     for arguments in [&["run"][..], &["elect", "x"], &["acquire"], &["show"], &["renew"]] {
-        let told = fixture.refused(64, arguments);
-        let usage = told.lines().find(|line| line.starts_with("Usage: ")).unwrap();
+        let message = fixture.refused(64, arguments);
+        let usage = message.lines().find(|line| line.starts_with("Usage: ")).unwrap();
         assert!(!usage.contains("--url"), "not required, though TENURE_URL is set: {usage}");
     }
     assert!(fixture.refused(64, &["frobnicate"]).contains("unrecognized subcommand 'frobnicate'"));
@@ -137,7 +137,7 @@ fn bad_input_is_64_and_says_what_is_allowed(fixture: &Fixture) {
 fn help_is_no_misuse() {
     for (arguments, sentence) in [
         (&["--help"][..], "Run a command while holding a lock"),
-        (&["run", "--help"], "75 if the lock"),
+        (&["run", "--help"], "75        the lock was not acquired"),
         (&["run", "-h"], "--wait <TIME>"),
         (&["--version"], "tenure 0."),
     ] {
@@ -147,12 +147,12 @@ fn help_is_no_misuse() {
     }
 }
 
-/// R28: busy is told by the exit status, and by a sentence.
+/// R28: a lock that is held is reported by the exit status, and by a message.
 fn a_lock_that_is_held_is_75_or_what_was_asked_for(fixture: &Fixture) {
     let holder = Holder::start(fixture, &["run", "x", "--", "sh", "-c", WAITS]);
     for arguments in [&["run", "-n", "x", "--", "echo"][..], &["acquire", "--nonblock", "x"]] {
-        let told = fixture.refused(75, arguments);
-        assert!(told.starts_with("tenure: `x` is not free: held by sh["), "{told}");
+        let message = fixture.refused(75, arguments);
+        assert!(message.starts_with("tenure: `x` is not free: held by sh["), "{message}");
     }
     let patience = ["--wait", "50ms", "--conflict-exit-code", "0", "x", "--", "echo"];
     let late = fixture.refused(0, &[&["run"], &patience[..]].concat());
@@ -169,20 +169,20 @@ fn a_lock_that_is_held_is_75_or_what_was_asked_for(fixture: &Fixture) {
 fn what_happens_is_said_if_asked_for(fixture: &Fixture) {
     let output = fixture.output(&["run", "-v", "x", "--", "sh", "-c", "echo $TENURE_FENCE"]);
     let fence = String::from_utf8(output.stdout).unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
     let fence = fence.trim();
     let sentences = format!("tenure: holding `x` with fence {fence}\ntenure: releasing `x`\n");
-    assert_eq!(told, sentences);
+    assert_eq!(message, sentences);
 }
 
-fn a_wait_is_told_if_asked_for(fixture: &Fixture) {
+fn a_wait_is_reported_if_asked_for(fixture: &Fixture) {
     let handle = fixture.said(&["acquire", "--note", "a test", "x"]);
     let mut waiting = fixture.tenure(&["run", "-v", "x", "--", "true"]);
     let mut waiting = waiting.stderr(Stdio::piped()).spawn().unwrap();
     let mut talk = BufReader::new(waiting.stderr.take().unwrap());
-    let mut told = String::new();
-    talk.read_line(&mut told).unwrap();
-    assert!(told.starts_with("tenure: waiting for `x`, next in line: held by "), "{told}");
+    let mut message = String::new();
+    talk.read_line(&mut message).unwrap();
+    assert!(message.starts_with("tenure: waiting for `x`, next in line: held by "), "{message}");
     fixture.said(&["release", handle.trim()]);
     assert!(waiting.wait().unwrap().success());
 }
@@ -221,7 +221,7 @@ fn a_signal_while_waiting_ends_the_waiting(fixture: &Fixture) {
     holder.stop();
 }
 
-/// What whoever starts us wants ignored is ignored by the command, too, as under nohup.
+/// A signal that is ignored since the start is ignored by the command, too, as under nohup.
 fn an_ignored_signal_stays_ignored(fixture: &Fixture) {
     let script = "kill -HUP $$; echo survived";
     let run = ["run", "x", "--", "sh", "-c", script];
@@ -231,15 +231,14 @@ fn an_ignored_signal_stays_ignored(fixture: &Fixture) {
     assert_eq!(ended.status.code(), Some(128 + 1));
 }
 
-/// Also somebody who does not care for its children gets the status of ours.
+/// Also a caller that ignores CHLD gets the command's status.
 fn a_status_is_known_though_children_are_ignored(fixture: &Fixture) {
     let run = ["run", "x", "--", "sh", "-c", "exit 7"];
     let status = fixture.with_signals("--ignore-signal=CHLD", &run).status().unwrap();
     assert_eq!(status.code(), Some(7));
 }
 
-/// A hand-over is valid for three seconds until it is confirmed, of which the command may want more
-/// to end in.
+/// A claim lease lasts for three seconds until it is confirmed; the command may need more to end in.
 fn a_lock_that_was_handed_over_is_kept(fixture: &Fixture) {
     let handle = fixture.said(&["acquire", "x"]);
     let mut next = fixture.tenure(&["run", "--lease", "7s", "x", "--", "sleep", "1"]);
@@ -250,7 +249,7 @@ fn a_lock_that_was_handed_over_is_kept(fixture: &Fixture) {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
-/// A process that has lost its parent, and ends, is forgotten.
+/// An orphan that ends is reaped.
 fn an_orphan_does_not_stay_behind(fixture: &Fixture) {
     let script = "(sh -c 'echo $$; echo held' &) > /dev/fd/3; exec sleep 60";
     let run = ["run", "x", "--", "sh", "-c", &format!("exec 3>&1; echo held; {script}")];
@@ -260,7 +259,7 @@ fn an_orphan_does_not_stay_behind(fixture: &Fixture) {
     holder.stop();
 }
 
-/// A script that does not say what runs it, as `env` and `flock` run it.
+/// A script without `#!`, as `env` and `flock` run it.
 fn a_script_without_a_first_line_is_run_by_the_shell(fixture: &Fixture) {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("script");
@@ -277,7 +276,7 @@ fn a_script_without_a_first_line_is_run_by_the_shell(fixture: &Fixture) {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "two of x\n", "{output:?}");
 }
 
-/// Two that share a lock may succeed at once; one of them is remembered.
+/// Two holders that share a lock may succeed at once; one of them records it.
 fn jobs_that_share_a_lock_run_once_per_time(fixture: &Fixture) {
     let gate = Gate::new();
     let script = gate.script("exit 0");
@@ -294,9 +293,9 @@ fn jobs_that_share_a_lock_run_once_per_time(fixture: &Fixture) {
 
 fn a_job_may_begin_at_a_random_time(fixture: &Fixture) {
     let output = fixture.output(&["run", "-v", "--jitter", "300ms", "-n", "x", "--", "true"]);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && told.starts_with("tenure: waiting for 0."), "{told}");
-    assert!(told.contains("s (--jitter)\ntenure: holding `x`"), "{told}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && message.starts_with("tenure: waiting for 0."), "{message}");
+    assert!(message.contains("s (--jitter)\ntenure: holding `x`"), "{message}");
     assert!(
         fixture
             .refused(64, &["run", "--jitter", "25h", "x", "--", "true"])
@@ -310,9 +309,9 @@ fn a_signal_during_the_jitter_ends_it(fixture: &Fixture) {
     let run = ["run", "-v", "--jitter", "24h", "x", "--", "true"];
     let mut command = fixture.with_signals("--default-signal", &run);
     let mut waiting = command.stderr(Stdio::piped()).spawn().unwrap();
-    let mut told = String::new();
-    BufReader::new(waiting.stderr.take().unwrap()).read_line(&mut told).unwrap();
-    assert!(told.ends_with(" (--jitter)\n"), "{told}");
+    let mut message = String::new();
+    BufReader::new(waiting.stderr.take().unwrap()).read_line(&mut message).unwrap();
+    assert!(message.ends_with(" (--jitter)\n"), "{message}");
     kill_process(Pid::from_child(&waiting), Signal::TERM).unwrap();
     assert_eq!(waiting.wait().unwrap().code(), Some(128 + 15));
 }
@@ -335,12 +334,12 @@ fn a_job_runs_once_per_time(fixture: &Fixture) {
     assert_eq!(fixture.code(&[&["run", "-n"], &once[2..]].concat()), 0, "nor is the lock wanted");
     fixture.said(&["release", handle.trim()]);
     for bad in ["0", "25h"] {
-        let told = fixture.refused(64, &["run", "--once-per", bad, "x", "--", "true"]);
-        assert!(told.contains("--once-per") && told.contains("it must be "), "{told}");
+        let message = fixture.refused(64, &["run", "--once-per", bad, "x", "--", "true"]);
+        assert!(message.contains("--once-per") && message.contains("it must be "), "{message}");
     }
 }
 
-/// Without a shell, who stops a command continues it; asked to end, it ends.
+/// Without a shell, the process that stops a command continues it; TERM ends it also while it is stopped.
 fn a_stopped_command_is_continued(fixture: &Fixture) {
     let state = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     for (signals, code) in [(&[Signal::CONT, Signal::USR1][..], 9), (&[Signal::TERM], 128 + 15)] {
@@ -372,8 +371,8 @@ fn a_lock_is_not_kept_for_nothing(fixture: &Fixture) {
     assert_eq!(fixture.said(&["show", "x"]), "x: free\n");
 }
 
-/// Who kept it is known, also after that one has ended.
-fn a_lock_that_is_kept_tells_who_kept_it(fixture: &Fixture) {
+/// The holder is shown also after it has ended.
+fn a_lock_that_is_kept_shows_its_holder(fixture: &Fixture) {
     assert_eq!(fixture.code(&["run", "--at-least", "1h", "x", "--", "true"]), 0);
     let lock = fixture.json(&["show", "--json", "x"]);
     assert_eq!(lock["holders"][0]["about"]["program"], "true", "{lock}");

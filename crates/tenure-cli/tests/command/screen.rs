@@ -1,4 +1,4 @@
-//! A terminal with somebody before it.
+//! A terminal with a user.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::fixture::{Fixture, becomes_so};
 
-/// What is typed, and what is seen.
+/// The keyboard and the screen.
 pub(crate) struct Screen {
     keyboard: File,
     seen: Arc<Mutex<String>>,
@@ -25,7 +25,7 @@ impl Screen {
         Self::wide(200)
     }
 
-    /// With so many columns.
+    /// With this number of columns.
     pub(crate) fn wide(columns: u16) -> Self {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&terminal).unwrap();
@@ -56,7 +56,7 @@ impl Screen {
         let command = std::path::Path::new(env!("CARGO_BIN_EXE_tenure"));
         let path = std::env::var("PATH").unwrap();
         let path = format!("{}:{path}", command.parent().unwrap().display());
-        // Whoever runs the tests may have signals ignored, which a shell would pass on.
+        // The tests may run with signals ignored, which a shell would inherit.
         let mut session = Command::new("env");
         session.args(["--default-signal", "setsid", "--ctty", "--wait"]).args(words);
         session.env("PATH", path).env("PS1", "$ ").env("TERM", "xterm").env_remove("ENV");
@@ -72,7 +72,7 @@ impl Screen {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Waits until this is to be seen.
+    /// Waits until this text is shown.
     pub(crate) fn until(&self, text: &str) {
         let is_seen = becomes_so(|| self.seen().contains(text));
         assert!(is_seen, "{text:?} is not seen, but {:?}", self.seen());

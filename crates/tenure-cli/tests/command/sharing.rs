@@ -1,4 +1,4 @@
-//! Locks that several hold at once.
+//! Locks with several holders at once.
 
 use crate::fixture::{Fixture, Holder, WAITS};
 

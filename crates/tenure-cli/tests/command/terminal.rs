@@ -1,4 +1,4 @@
-//! What the command says and asks at a terminal.
+//! Messages and questions at a terminal.
 
 use std::process::Stdio;
 
@@ -6,13 +6,13 @@ use crate::fixture::{Fixture, Holder, WAITS};
 use crate::screen::Screen;
 
 on_every_store! {
-    a_waiting_command_tells_who_is_ahead,
-    a_waiting_candidate_tells_who_leads,
-    a_plain_terminal_gets_plain_words,
+    a_waiting_command_shows_who_is_ahead,
+    a_waiting_candidate_shows_who_leads,
+    a_plain_terminal_gets_plain_text,
     a_forced_release_is_typed_at_the_terminal,
 }
 
-/// A command that waits for `x`, with its talk on the screen.
+/// A command that waits for `x`, with its messages on the screen.
 fn waiting(fixture: &Fixture, screen: &Screen, variables: &[(&str, &str)]) -> std::process::Child {
     waiting_to("run", fixture, screen, variables)
 }
@@ -33,8 +33,8 @@ fn ran(child: std::process::Child) {
     assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"ran\n"[..]));
 }
 
-/// R28: who holds it and who is ahead, on one line that goes when the lock is there.
-fn a_waiting_command_tells_who_is_ahead(fixture: &Fixture) {
+/// R28: the holder and the number of waiters ahead, on one line that is cleared when the lock is acquired.
+fn a_waiting_command_shows_who_is_ahead(fixture: &Fixture) {
     let note = "migration\u{202e}\u{1b}[31m 7";
     let handle = fixture.said(&["acquire", "--note", note, "x"]);
     let (first, second) = (Screen::new(), Screen::new());
@@ -53,7 +53,7 @@ fn a_waiting_command_tells_who_is_ahead(fixture: &Fixture) {
     ran(late);
 }
 
-fn a_waiting_candidate_tells_who_leads(fixture: &Fixture) {
+fn a_waiting_candidate_shows_who_leads(fixture: &Fixture) {
     let leader =
         Holder::start(fixture, &["elect", "--candidate", "one", "x", "--", "sh", "-c", WAITS]);
     let screen = Screen::new();
@@ -71,8 +71,8 @@ fn has_colour(text: &str) -> bool {
     })
 }
 
-/// No colour where none is wanted, and no escape sequence at all where none is understood.
-fn a_plain_terminal_gets_plain_words(fixture: &Fixture) {
+/// No colour where none is wanted, and no escape sequence at all on a dumb terminal.
+fn a_plain_terminal_gets_plain_text(fixture: &Fixture) {
     let handle = fixture.said(&["acquire", "x"]);
     let screen = Screen::new();
     let dumb = waiting(fixture, &screen, &[("TERM", "dumb")]);
@@ -86,7 +86,7 @@ fn a_plain_terminal_gets_plain_words(fixture: &Fixture) {
         (None, None, false),
         (Some("xterm"), Some("1"), false),
     ];
-    // The variable CI promises that colours are seen; it does not make a terminal understand them.
+    // The variable CI promises colours; it does not make a terminal understand them.
     for ci in [None, Some("true")] {
         for (term, no_color, is_coloured) in cases {
             let screen = Screen::new();
@@ -99,13 +99,13 @@ fn a_plain_terminal_gets_plain_words(fixture: &Fixture) {
             command.envs(ci.map(|ci| ("CI", ci)));
             command.stdout(screen.end()).spawn().unwrap().wait().unwrap();
             screen.until("Print help");
-            let told = format!("TERM={term:?} NO_COLOR={no_color:?} CI={ci:?}");
-            assert_eq!(has_colour(&screen.seen()), is_coloured, "{told}");
+            let message = format!("TERM={term:?} NO_COLOR={no_color:?} CI={ci:?}");
+            assert_eq!(has_colour(&screen.seen()), is_coloured, "{message}");
         }
     }
 }
 
-/// R13: the name of what is taken away is typed once more.
+/// R13: the name of the lock must be typed again.
 fn a_forced_release_is_typed_at_the_terminal(fixture: &Fixture) {
     let handle = fixture.said(&["acquire", "deploy/a"]);
     let script = "tenure release --force deploy/a --reason 'it hung'; echo code=$?";

@@ -1,4 +1,4 @@
-//! Where the store is, and who is told.
+//! Which store is used, and which processes get its URL.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -9,7 +9,7 @@ use crate::fixture::{Fixture, tenure};
 
 on_every_store! { a_command_within_a_command_has_the_same_store }
 
-/// A `tenure` that is run by a script under a lock keeps out whom its caller keeps out.
+/// A `tenure` that a script runs under a lock uses the same store as its caller.
 fn a_command_within_a_command_has_the_same_store(fixture: &Fixture) {
     let inner = [env!("CARGO_BIN_EXE_tenure"), "run", "-n", "x", "--", "echo", "no"];
     assert_eq!(fixture.code(&[&["run", "x", "--"], &inner[..]].concat()), 75);
@@ -19,8 +19,7 @@ fn a_command_within_a_command_has_the_same_store(fixture: &Fixture) {
     assert_eq!(show.trim(), fixture.url);
 }
 
-/// The password stays with the command; what runs under the lock learns where the store is, and no
-/// more.
+/// The password stays with the command; a command under the lock gets the URL without it.
 #[test]
 fn a_command_learns_of_its_store_and_not_the_password() {
     let mut fixture =
@@ -32,19 +31,19 @@ fn a_command_learns_of_its_store_and_not_the_password() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{open}\n0\n"));
     let output = fixture.output(&["elect", "x", "--", "sh", "-c", "echo $TENURE_URL"]);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{open}\n"));
-    // One in there is refused, and does not use another store in silence.
-    let told = fixture.refused(69, &["run", "x", "--", env!("CARGO_BIN_EXE_tenure"), "ls"]);
+    // A `tenure` in there is refused, and does not use another store silently.
+    let message = fixture.refused(69, &["run", "x", "--", env!("CARGO_BIN_EXE_tenure"), "ls"]);
     let hint =
         ": the server wants a password: put it into TENURE_URL, as in redis://:PASSWORD@HOST\n";
-    assert!(told.contains("NOAUTH") && told.ends_with(hint), "{told}");
+    assert!(message.contains("NOAUTH") && message.ends_with(hint), "{message}");
     fixture.url = open.clone();
     let found = fixture.output(&["doctor"]);
     assert_eq!(found.status.code(), Some(1));
     let found = String::from_utf8(found.stdout).unwrap();
     assert!(found.contains("the server wants a password: put it into TENURE_URL"), "{found}");
     fixture.url = open.replace("redis://", "redis://:wrong@");
-    let told = fixture.refused(69, &["ls"]);
-    assert!(told.contains("could not log in") && told.contains("WRONGPASS"), "{told}");
+    let message = fixture.refused(69, &["ls"]);
+    assert!(message.contains("could not log in") && message.contains("WRONGPASS"), "{message}");
     fixture.url = open.replace("redis://", "redis://:secret@");
 
     let mut own = fixture.tenure(&["run", "x", "--", "sh", "-c", "echo $TENURE_URL $REDIS_URL"]);
@@ -54,9 +53,9 @@ fn a_command_learns_of_its_store_and_not_the_password() {
     assert_eq!(printed, format!("{}\n", fixture.url), "REDIS_URL is the command's own");
 }
 
-/// A server that is not there is 69, with a sentence and without the password.
+/// A server that is not reachable is 69, with a message and without the password.
 #[test]
-fn a_store_that_is_away_is_told() {
+fn a_store_that_cannot_be_reached_is_reported() {
     let handle = Fixture::local().said(&["acquire", "x"]);
     let force = ["release", "--force", "x", "--reason", "r", "--yes"];
     for arguments in [
@@ -72,7 +71,7 @@ fn a_store_that_is_away_is_told() {
         &["elect", "x", "--", "true"],
     ] {
         for variable in ["TENURE_URL", "REDIS_URL"] {
-            // Those who take a lock try for five seconds; one of them is enough.
+            // Subcommands that acquire a lock retry for five seconds; one of them is enough.
             let is_patient = matches!(arguments[0], "acquire" | "run" | "elect");
             if is_patient && variable == "REDIS_URL" {
                 continue;
@@ -80,10 +79,10 @@ fn a_store_that_is_away_is_told() {
             let mut command = tenure(arguments);
             let output = command.env(variable, "redis://:secret@127.0.0.1:1").output().unwrap();
             assert_eq!(output.status.code(), Some(69), "{arguments:?}");
-            let told = String::from_utf8(output.stderr).unwrap();
+            let message = String::from_utf8(output.stderr).unwrap();
             let sentence = "tenure: the store cannot be used: could not connect to 127.0.0.1:1";
-            assert!(told.starts_with(sentence) && !told.contains("secret"), "{told}");
-            assert_eq!(told.ends_with("; tried for 5 s\n"), is_patient, "{told}");
+            assert!(message.starts_with(sentence) && !message.contains("secret"), "{message}");
+            assert_eq!(message.ends_with("; tried for 5 s\n"), is_patient, "{message}");
         }
     }
 }
@@ -97,24 +96,24 @@ fn a_url_that_is_not_understood_is_64() {
         ("", "--url is empty: name a store there, such as redis://host or local:, or leave it out"),
     ] {
         let output = tenure(&["ls", "--url", url]).output().unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(64), "{told}");
-        assert!(told.contains(sentence) && !told.contains("secret"), "{told}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(64), "{message}");
+        assert!(message.contains(sentence) && !message.contains("secret"), "{message}");
     }
 }
 
-/// A variable that a script has not filled is named; no other store is used in silence.
+/// A variable that is set but empty is named in the message; no other store is used silently.
 #[test]
 fn a_variable_that_is_empty_is_named() {
     for variable in ["TENURE_URL", "REDIS_URL"] {
         for arguments in [&["ls"][..], &["doctor"], &["run", "x", "--", "true"], &["acquire", "x"]]
         {
             let output = tenure(arguments).env(variable, "").output().unwrap();
-            let told = String::from_utf8(output.stderr).unwrap();
+            let message = String::from_utf8(output.stderr).unwrap();
             let sentence =
                 "is empty: name a store there, such as redis://host or local:, or unset it";
-            assert_eq!(output.status.code(), Some(64), "{told}");
-            assert_eq!(told, format!("tenure: {variable} {sentence}\n"));
+            assert_eq!(output.status.code(), Some(64), "{message}");
+            assert_eq!(message, format!("tenure: {variable} {sentence}\n"));
         }
     }
 }
@@ -135,7 +134,7 @@ fn commands_of_one_machine_share_a_folder() {
     assert!(folder.path().join("tenure").is_dir());
 }
 
-/// R32: what a cron job holds, a shell must find, though their environments differ.
+/// R32: a lock of a cron job is seen by a shell, though their environments differ.
 #[test]
 fn a_shell_and_a_cron_job_share_a_folder() {
     let home = tempfile::tempdir().unwrap();
@@ -149,24 +148,24 @@ fn a_shell_and_a_cron_job_share_a_folder() {
     let mut nowhere = tenure(&["run", "x", "--", "true"]);
     let refused = nowhere.env_clear().output().unwrap();
     assert_eq!(refused.status.code(), Some(64));
-    let told = String::from_utf8(refused.stderr).unwrap();
-    assert!(told.contains("neither XDG_STATE_HOME nor HOME is set: name a folder"), "{told}");
+    let message = String::from_utf8(refused.stderr).unwrap();
+    assert!(message.contains("neither XDG_STATE_HOME nor HOME is set: name a folder"), "{message}");
 }
 
-/// A variable that is no text is no reason to use another store.
+/// A variable that is not text is an error: no other store is used.
 #[test]
 fn a_url_that_is_no_text_is_64() {
     let mut command = tenure(&["ls"]);
     for variable in ["REDIS_URL", "TENURE_URL"] {
         command.env(variable, std::ffi::OsStr::from_bytes(b"redis://h\xff"));
         let output = command.output().unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(64), "{told}");
-        assert!(told.contains(variable), "{told}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(64), "{message}");
+        assert!(message.contains(variable), "{message}");
     }
 }
 
-/// A server that does not answer keeps nobody from ending the command.
+/// A server that does not answer does not keep a signal from ending the command.
 #[test]
 fn a_signal_while_connecting_ends_the_command() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
