@@ -69,6 +69,9 @@ pub enum Fallback {
     Local,
 }
 
+/// How long a record may stay. All engines count it in 64 bits; a year is enough.
+const LONGEST_RECORD: Duration = Duration::from_secs(366 * 24 * 3600);
+
 impl Tenure {
     /// Connects to the store at `url`.
     ///
@@ -221,9 +224,52 @@ impl Tenure {
     /// # Errors
     /// StoreError with the store.
     pub async fn release(&self, handle: &Handle) -> Result<Released, Error> {
+        self.release_and_linger(handle, Duration::ZERO).await
+    }
+
+    /// Records under a name that something was done, such as a job that is to run once per month. The record stays
+    /// for this time, up to 366 days, far beyond any lease and without a process. False if there is one already,
+    /// which is left as it is.
+    ///
+    /// It is a semaphore of that name whose one permit was released and lingers: [`Lock::inspect`] shows it, and
+    /// [`Tenure::force_release`] deletes it. On a server the client behind it is described for 25 hours, if it
+    /// was [left registered](Tenure::leave_registered).
+    ///
+    /// # Errors
+    /// Bad input, or an error of the store: then there may be a record or not.
+    ///
+    /// # Cancel safety
+    /// Dropped, there may be a record or not.
+    pub async fn record<N>(&self, name: N, time: Duration) -> Result<bool, Error>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Invalid>,
+    {
+        if time > LONGEST_RECORD {
+            let sentence = format!("a record may be kept for up to 366 days, not {time:?}");
+            return Err(Invalid::new(sentence).into());
+        }
+        // Not a mutex: the layout of its keys has room for a day.
+        let record = self.semaphore(name, 1).permits(1);
+        let Some(guard) = record.try_acquire().await? else { return Ok(false) };
+        let handle = guard.detach().await?;
+        match self.release_and_linger(&handle, time).await? {
+            Released::AlreadyLost => {
+                let name = handle.name().clone();
+                Err(Lost { name, why: WhyLost::NotHeld }.into())
+            }
+            _ => Ok(true),
+        }
+    }
+
+    async fn release_and_linger(
+        &self,
+        handle: &Handle,
+        linger: Duration,
+    ) -> Result<Released, Error> {
         self.client.driver.check()?;
         let (name, entry) = (handle.name().clone(), handle.entry());
-        let request = ReleaseRequest::new(name, entry);
+        let request = ReleaseRequest { linger, ..ReleaseRequest::new(name, entry) };
         match self.client.driver.engine.release(request).await {
             Ok(ReleaseOutcome::Released { .. }) => Ok(Released::Now),
             Ok(ReleaseOutcome::NotHeld) => Ok(Released::AlreadyLost),

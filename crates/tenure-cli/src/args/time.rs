@@ -53,9 +53,14 @@ pub(crate) fn delay(text: &str) -> Result<Duration, String> {
     within(text, Duration::ZERO, Lease::MAX.duration())
 }
 
-/// A lease, or the time of a success record.
+/// A lease.
 pub(crate) fn period(text: &str) -> Result<Duration, String> {
     within(text, Lease::MIN.duration(), Lease::MAX.duration())
+}
+
+/// The time of a success record: up to a year.
+pub(crate) fn record_time(text: &str) -> Result<Duration, String> {
+    within(text, Lease::MIN.duration(), Duration::from_secs(365 * 24 * 3600))
 }
 
 /// A polling interval that does not overload the store.

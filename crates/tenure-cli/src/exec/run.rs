@@ -8,7 +8,7 @@ use tenure::{Error, Guard, Lock, Owner, Released, Tenure};
 
 use crate::args::lock_args::LockArgs;
 use crate::args::patience::Patience;
-use crate::args::time::{period, time};
+use crate::args::time::{record_time, time};
 use crate::exec::job::{Job, OnLost, Outcome};
 use crate::exec::session::{End, Session};
 use crate::exec::signals::Signals;
@@ -34,8 +34,8 @@ pub(crate) struct Arguments {
     /// whose clocks differ
     #[arg(long, value_name = "TIME", value_parser = time)]
     at_least: Option<Duration>,
-    /// Do nothing, with success, if the command has succeeded within TIME (24h at most)
-    #[arg(long, value_name = "TIME", value_parser = period)]
+    /// Do nothing, with success, if the command has succeeded within TIME (365d at most)
+    #[arg(long, value_name = "TIME", value_parser = record_time)]
     once_per: Option<Duration>,
     /// What to do when the lock is lost
     #[arg(long, value_enum, default_value_t = OnLost::Kill)]
@@ -99,10 +99,18 @@ async fn hold(tenure: &Tenure, guard: Guard, arguments: &Arguments, signals: &mu
         Ok(true) => Outcome::NotStarted(arguments.nothing_to_do()),
         Err(error) => Outcome::NotStarted(Exit::report(&error)),
     };
-    if let (Some(success_record), Some(0)) = (&success_record, outcome.status()) {
-        tokio::select! {
-            () = record_success(tenure, success_record) => {}
-            _ = signals.end() => say("could not record the success for --once-per; the command may run again early: interrupted"),
+    if let (Some(time), Some(0)) = (arguments.once_per, outcome.status()) {
+        // Another holder of a shared lock may have just recorded its success.
+        let recorded = tokio::select! {
+            recorded = tenure.record(arguments.record(), time) => recorded.map_err(|it| it.to_string()),
+            _ = signals.end() => Err("interrupted".to_owned()),
+        };
+        // The record outlives this process, so its holder stays described.
+        tenure.clone().leave_registered();
+        if let Err(why) = recorded {
+            say(format_args!(
+                "could not record the success for --once-per; the command may run again early: {why}"
+            ));
         }
     }
     if matches!(outcome, Outcome::NotStarted(_)) {
@@ -129,31 +137,15 @@ async fn is_done(success_record: Option<&Lock>) -> Result<bool, Error> {
     Ok(!success_record.inspect().await?.is_free())
 }
 
-/// Records a success until the command is due again; other processes may hold the lock meanwhile.
-async fn record_success(tenure: &Tenure, success_record: &Lock) {
-    let recorded = async {
-        let guard = success_record.try_acquire().await?;
-        Ok::<_, Error>(match guard {
-            Some(guard) => Some(guard.detach().await?),
-            None => None,
-        })
-    };
-    match recorded.await {
-        // The record outlives this process, so its holder stays described.
-        Ok(Some(_)) => tenure.clone().leave_registered(),
-        // Another holder of a shared lock has just recorded its success.
-        Ok(None) => {}
-        Err(error) => say(format_args!(
-            "could not record the success for --once-per; the command may run again early: {error}"
-        )),
-    }
-}
-
 impl Arguments {
-    /// The lock that stays held after a success.
+    /// The name of the record of a success.
+    fn record(&self) -> String {
+        format!("{RECORDS}{}", self.session.name)
+    }
+
+    /// The record of a success, to be inspected.
     fn success_record(&self, tenure: &Tenure) -> Option<Lock> {
-        let name = || format!("{RECORDS}{}", self.session.name);
-        self.once_per.map(|time| tenure.lock(name()).fixed_lease(time))
+        self.once_per.map(|_| tenure.lock(self.record()))
     }
 
     fn nothing_to_do(&self) -> ExitCode {

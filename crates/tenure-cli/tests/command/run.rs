@@ -29,6 +29,7 @@ on_every_store! {
     jobs_that_share_a_lock_run_once_per_time,
     a_signal_while_waiting_ends_the_waiting,
     a_job_runs_once_per_time,
+    a_job_runs_once_per_year,
     a_job_may_begin_at_a_random_time,
     a_signal_during_the_jitter_ends_it,
     a_lock_is_kept_for_its_least_time,
@@ -291,6 +292,24 @@ fn jobs_that_share_a_lock_run_once_per_time(fixture: &Fixture) {
     assert_eq!(fixture.said(&once), "", "done already");
 }
 
+/// A record outlives the longest lease.
+fn a_job_runs_once_per_year(fixture: &Fixture) {
+    let once = ["run", "--once-per", "365d", "x", "--", "echo", "ran"];
+    assert_eq!(fixture.said(&once), "ran\n");
+    let lock = fixture.json(&["show", "--json", "tenure-once/x"]);
+    let (holder, days) = (&lock["holders"][0], |it: u64| it * 24 * 3_600_000);
+    let left = holder["lease_left_ms"].as_u64().unwrap();
+    assert!((days(364)..=days(365)).contains(&left), "{lock}");
+    assert_eq!(
+        (&holder["about"]["program"], &holder["about"]["pid"]),
+        (&"echo".into(), &().into())
+    );
+    assert_eq!(fixture.said(&once), "");
+    assert!(fixture.said(&["ls"]).contains("364d23h"), "{}", fixture.said(&["ls"]));
+    fixture.said(&["release", "--force", "tenure-once/x", "--reason", "again", "--yes"]);
+    assert_eq!(fixture.said(&once), "ran\n");
+}
+
 fn a_job_may_begin_at_a_random_time(fixture: &Fixture) {
     let output = fixture.output(&["run", "-v", "--jitter", "300ms", "-n", "x", "--", "true"]);
     let message = String::from_utf8(output.stderr).unwrap();
@@ -333,7 +352,7 @@ fn a_job_runs_once_per_time(fixture: &Fixture) {
     let handle = fixture.said(&["acquire", "x"]);
     assert_eq!(fixture.code(&[&["run", "-n"], &once[2..]].concat()), 0, "nor is the lock wanted");
     fixture.said(&["release", handle.trim()]);
-    for bad in ["0", "25h"] {
+    for bad in ["0", "366d"] {
         let message = fixture.refused(64, &["run", "--once-per", bad, "x", "--", "true"]);
         assert!(message.contains("--once-per") && message.contains("it must be "), "{message}");
     }
