@@ -235,6 +235,17 @@ impl Tenure {
     /// [`Tenure::force_release`] deletes it. On a server the client behind it is described for 25 hours, if it
     /// was [left registered](Tenure::leave_registered).
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # tenure::blocking::block_on(async {
+    /// let tenure = tenure::Tenure::connect("memory:").await?;
+    /// let month = Duration::from_secs(30 * 24 * 3600);
+    /// assert!(tenure.record("invoices sent", month).await?);
+    /// assert!(!tenure.record("invoices sent", month).await?, "it was done within the month");
+    /// # Ok::<(), tenure::Error>(())
+    /// # }).unwrap();
+    /// ```
+    ///
     /// # Errors
     /// Bad input, or an error of the store: then there may be a record or not.
     ///
