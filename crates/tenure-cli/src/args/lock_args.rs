@@ -13,13 +13,13 @@ use crate::args::wait_args::{Limit, WaitArgs};
 /// Options of all subcommands that acquire a lock.
 #[derive(Args)]
 pub(crate) struct LockArgs {
-    /// Share it with others that use -s: they read, and those with -x write
+    /// Share the lock with other holders that use -s: readers, where -x writes
     #[arg(short, long, conflicts_with_all = ["exclusive", "limit"])]
     shared: bool,
-    /// Alone, where others share it with -s
+    /// Hold the lock alone, where other clients share it with -s
     #[arg(short = 'x', long, conflicts_with = "limit")]
     exclusive: bool,
-    /// Let N hold it at once. The latest N counts
+    /// Allow N holders at once. The latest N counts
     #[arg(long, value_name = "N")]
     limit: Option<u32>,
     #[command(flatten)]

@@ -2,7 +2,7 @@
 //!
 //! It has a session of its own, so that ^C at the terminal does not end it, and does not keep the command
 //! substitution open. It listens on an abstract socket named after the owner: `tenure release HANDLE` asks it there
-//! to stop renewing, which otherwise would look like a loss.
+//! to stop renewing, because a release by another process would count as a loss.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -35,7 +35,7 @@ pub(crate) struct Session {
     /// Run LINE with /bin/sh, as `flock -c` does, instead of a COMMAND
     #[arg(short = 'c', long = "command", value_name = "LINE")]
     line: Option<OsString>,
-    /// What the command runs under: the lock, or the election
+    /// The name of the lock, or of the election
     pub(crate) name: String,
     /// The command and its arguments
     #[arg(

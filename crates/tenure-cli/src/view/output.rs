@@ -21,7 +21,7 @@ use crate::view::format::plain;
 /// How data is printed.
 #[derive(Args)]
 pub(crate) struct Form {
-    /// For programs: JSON, as docs/cli.md describes it
+    /// Print JSON for programs, as docs/cli.md describes it
     #[arg(long)]
     json: bool,
 }

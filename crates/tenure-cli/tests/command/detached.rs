@@ -36,8 +36,8 @@ fn a_handle_renews_and_releases(fixture: &Fixture) {
     assert_eq!(fixture.code(&["acquire", "-n", "x"]), 75);
     assert_eq!(fixture.said(&["renew", handle]), "");
     assert_eq!(fixture.said(&["release", handle]), "");
-    let gone = fixture.refused(76, &["release", handle]);
-    assert_eq!(gone, "tenure: `x` was not held any more\n");
+    let again = fixture.refused(76, &["release", handle]);
+    assert_eq!(again, "tenure: `x` was not held any more\n");
     let lost = fixture.refused(76, &["renew", handle]);
     assert_eq!(lost, "tenure: `x` was lost: the store says that this owner no longer holds it\n");
     for command in ["renew", "release"] {

@@ -253,7 +253,7 @@ pub(crate) fn becomes_so(is_so: impl FnMut() -> bool) -> bool {
     becomes_so_within(Duration::from_secs(20), is_so)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the test looks again and again")]
+#[expect(clippy::disallowed_methods, reason = "the test polls")]
 pub(crate) fn becomes_so_within(time: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let started = now();
     while !is_so() {

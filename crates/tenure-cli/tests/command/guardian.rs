@@ -28,8 +28,8 @@ const DEAF: &str = "trap '' TERM
 /// Runs a command under the lock as soon as it is free, which checks whether any of these processes lives.
 fn none_lives_when_next_begins(fixture: &Fixture, pids: &str) {
     let is_alive = "test -e /proc/$pid && ! grep -q ') Z ' /proc/$pid/stat";
-    let look = format!("for pid in {}; do {is_alive} && exit 9; done; exit 0", pids.trim());
-    let output = fixture.output(&["run", "-w", "20s", "x", "--", "sh", "-c", &look]);
+    let check = format!("for pid in {}; do {is_alive} && exit 9; done; exit 0", pids.trim());
+    let output = fixture.output(&["run", "-w", "20s", "x", "--", "sh", "-c", &check]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
@@ -71,7 +71,7 @@ fn a_command_keeps_a_local_lock_when_tenure_is_killed() {
     assert_eq!(fixture.code(&["run", "-w", "2s", "x", "--", "true"]), 75);
     // Also without the guardian: the command has inherited the lock.
     signal(&guardian, Signal::KILL);
-    until("gone", || !is_alive(&guardian));
+    until("ended", || !is_alive(&guardian));
     assert_eq!(fixture.code(&["run", "-w", "1s", "x", "--", "true"]), 75);
     let mut next = fixture.tenure(&["run", "x", "--", "true"]).spawn().unwrap();
     fixture.until_waiting("x", 1);
@@ -150,7 +150,7 @@ fn a_command_goes_on_without_its_guardian(fixture: &Fixture) {
     let holder = Holder::start(fixture, &["run", "x", "--", "sh", "-c", script]);
     let guardian = holder.guardian();
     signal(&guardian, Signal::KILL);
-    until("gone", || !is_alive(&guardian));
+    until("ended", || !is_alive(&guardian));
     holder.signal(Signal::USR1);
     assert_eq!(holder.end(), (9, String::new()));
 
@@ -158,7 +158,7 @@ fn a_command_goes_on_without_its_guardian(fixture: &Fixture) {
         Holder::start(fixture, &["run", "--kill-after", "300ms", "x", "--", "sh", "-c", DEAF]);
     let (pids, guardian) = (holder.line(), holder.guardian());
     signal(&guardian, Signal::KILL);
-    until("gone", || !is_alive(&guardian));
+    until("ended", || !is_alive(&guardian));
     fixture.said(&["release", "--force", "x", "--reason", "a test", "--yes"]);
     assert_eq!(holder.end().0, 76);
     assert!(pids.split_whitespace().all(|pid| !is_alive(pid)), "{pids}");
@@ -195,7 +195,7 @@ fn a_guardian_leaves_with_the_command(fixture: &Fixture) {
     assert_eq!(rest, "");
     assert!(is_alive(command.trim()) && is_alive(&guardian));
     signal(&command, Signal::KILL);
-    until("gone", || !is_alive(&guardian));
+    until("ended", || !is_alive(&guardian));
 }
 
 /// `kill -9 %1` kills the whole job, running or stopped; the guardian is not part of it.

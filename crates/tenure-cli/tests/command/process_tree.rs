@@ -115,7 +115,7 @@ fn what_was_there_before_is_left_alone(fixture: &Fixture) {
             let guardian = children.into_iter().find(|pid| pid != before).unwrap();
             until_watching(&guardian);
             signal(&guardian, Signal::KILL);
-            until("gone", || !is_alive(&guardian));
+            until("ended", || !is_alive(&guardian));
         }
         take_away(fixture);
         assert_eq!(holder.end().0, 76);
