@@ -109,9 +109,25 @@ impl Store {
 
 /// A store's URL without user and password.
 fn without_login(text: &str) -> String {
+    let Some(hosts) = several_hosts(text) else { return without_login_of_one(text) };
+    // The `url` crate accepts one host only, so another one stands in for the list.
+    const ONE: &str = "several-hosts.invalid";
+    without_login_of_one(&text.replacen(hosts, ONE, 1)).replacen(ONE, hosts, 1)
+}
+
+/// The list of hosts, if the URL has several, as that of Sentinels has.
+fn several_hosts(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
+    hosts.contains(',').then_some(hosts)
+}
+
+fn without_login_of_one(text: &str) -> String {
     // A URL that cannot be parsed cannot be used, either.
     let Ok(mut url) = Url::parse(text) else { return String::new() };
-    let is_login = |name: &str| matches!(name, "user" | "pass");
+    let is_login =
+        |name: &str| matches!(name, "user" | "pass" | "sentinel_user" | "sentinel_password");
     let has_login = !url.username().is_empty()
         || url.password().is_some()
         || url.query_pairs().any(|(name, _)| is_login(&name));
@@ -144,6 +160,13 @@ mod tests {
             ("unix:///r.sock?db=1&user=ann&pass=secret", "unix:///r.sock?db=1"),
             ("unix:///r.sock?p%61ss=secret", "unix:///r.sock"),
             ("not a URL, but secret", ""),
+            ("redis+sentinel://ann:s@h1:1,h2:2/main/3", "redis+sentinel://h1:1,h2:2/main/3"),
+            (
+                "redis+sentinel://h1,h2/main?sentinel_user=bob&sentinel_password=secret&ca=c.pem",
+                "redis+sentinel://h1,h2/main?ca=c.pem",
+            ),
+            ("redis+sentinel://h1/main?sentinel_password=secret", "redis+sentinel://h1/main"),
+            ("redis+sentinel://a,b:s@a,b/main", "redis+sentinel://a,b/main"),
         ] {
             assert_eq!(without_login(with), without);
         }

@@ -91,7 +91,7 @@ fn a_store_that_cannot_be_reached_is_reported() {
 fn a_url_that_is_not_understood_is_64() {
     for (url, sentence) in [
         ("nowhere://user:secret@host", "this URL of a store cannot be used: its scheme is unknown"),
-        ("redis+sentinel://user:secret@host", "Sentinel is not supported yet"),
+        ("redis+sentinel://user:secret@host", "does not name the master"),
         ("local://folder", "a local store is `local:`, or `local:///folder` with three slashes"),
         ("", "--url is empty: name a store there, such as redis://host or local:, or leave it out"),
     ] {

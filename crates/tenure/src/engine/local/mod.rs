@@ -21,6 +21,8 @@ use std::time::Duration;
 mod acquire;
 mod checkup;
 mod errors;
+#[cfg(fuzzing)]
+pub(super) mod fuzzing;
 mod folder;
 mod liveness;
 mod storage;

@@ -24,6 +24,8 @@ mod call;
 mod checkup;
 mod dialogue;
 mod errors;
+#[cfg(fuzzing)]
+pub(super) mod fuzzing;
 mod inbox;
 mod keys;
 mod link;
