@@ -8,7 +8,6 @@ use super::Driver;
 use super::agenda::TimerKey;
 use crate::clock;
 use crate::core::moment::Moment;
-use crate::sync::lock;
 
 impl Driver {
     /// Resolves at a moment, on any executor.
@@ -16,7 +15,7 @@ impl Driver {
         Alarm { driver: self, at, key: None }
     }
 
-    /// What a future gives before a moment; none when that comes first.
+    /// The output of a future, or none if `end` comes first.
     pub(super) async fn before<F: Future>(&self, end: Moment, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         let mut alarm = pin!(self.alarm(end));
@@ -29,7 +28,7 @@ impl Driver {
     }
 }
 
-/// A timer for callers, on any executor.
+/// A timer for a caller, on any executor.
 pub(crate) struct Alarm<'a> {
     driver: &'a Driver,
     at: Moment,
@@ -43,17 +42,12 @@ impl Future for Alarm<'_> {
         if clock::now() >= self.at || self.driver.has_ended() {
             return Poll::Ready(());
         }
-        // Cloned before, and dropped after the lock: wakers are foreign code.
+        // Cloned before and dropped after the agenda is locked: wakers are foreign code.
         let waker = context.waker().clone();
-        let mut agenda = lock(&self.driver.agenda);
-        let (key, must_tell, old) = agenda.wake_at(self.key, self.at, waker);
-        drop(agenda);
+        let (key, old) = self.driver.agenda.wake_at(self.key, self.at, waker);
         self.key = Some(key);
         drop(old);
-        if must_tell {
-            self.driver.bell.notify_one();
-        }
-        // It may have ended before it could see this timer.
+        // The driver may have ended before it could see this timer.
         if self.driver.has_ended() { Poll::Ready(()) } else { Poll::Pending }
     }
 }
@@ -63,8 +57,7 @@ impl Drop for Alarm<'_> {
         if let Some(key) = self.key
             && !self.driver.is_inherited()
         {
-            let timer = lock(&self.driver.agenda).remove(key);
-            drop(timer);
+            drop(self.driver.agenda.remove(key));
         }
     }
 }

@@ -22,7 +22,7 @@
 //! driver in doubt, and ends it: what it holds is lost, those who wait get an error, and so does
 //! everything after.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -35,7 +35,6 @@ use crate::core::moment::Moment;
 use crate::engine::{Engine, Health, Listener, Wakeup};
 use crate::error::{Error, WhyLost};
 use crate::fork::Process;
-use crate::sync::lock;
 use crate::{foreign, thread};
 
 mod agenda;
@@ -103,13 +102,10 @@ pub(crate) struct Driver {
     process: Process,
     /// Its thread has ended by a panic.
     has_ended: AtomicBool,
-    /// Losses that met no hold. One may have come before its hold was there.
-    strays: AtomicU64,
-    agenda: Mutex<Agenda>,
+    agenda: Agenda,
     groups: Mutex<WaitGroups>,
     reentries: Mutex<Reentries>,
     readers: Mutex<Readers>,
-    bell: Arc<Notify>,
     background: Background,
     spawner: Handle,
 }
@@ -133,17 +129,15 @@ impl Driver {
             patience,
             process,
             has_ended: AtomicBool::new(false),
-            strays: AtomicU64::new(0),
-            agenda: Mutex::default(),
+            agenda: Agenda::default(),
             groups: Mutex::default(),
             reentries: Mutex::default(),
             readers: Mutex::default(),
-            bell: Arc::default(),
             background: Background::default(),
             spawner: runtime.handle().clone(),
         });
         driver.engine.listen(driver.this.clone());
-        let run = run(Arc::downgrade(&driver), driver.bell.clone());
+        let run = run(Arc::downgrade(&driver), driver.agenda.bell());
         thread::run("tenure-driver", runtime, run).map_err(failed)?;
         Ok(driver)
     }
@@ -180,16 +174,16 @@ impl Driver {
         if self.has_ended.swap(true, Ordering::AcqRel) {
             return;
         }
-        let (holds, wakers) = lock(&self.agenda).take_all();
-        for held in holds {
+        let all = self.agenda.take_all();
+        for held in all.holds {
             foreign::call(|| self.lose(&held, WhyLost::Ended));
         }
-        foreign::wake_all(wakers);
+        foreign::wake_all(all.wakers);
         // It takes leave of the engine, which may be what has panicked.
         foreign::call(|| self.close_all_lines());
         self.background.idle.announce();
-        // The thread looks, and ends.
-        self.bell.notify_one();
+        // The thread sees the flag, and ends.
+        self.agenda.ring();
     }
 
     /// The lease of a hand-over: so many round trips at least, within bounds.
@@ -201,12 +195,12 @@ impl Driver {
     /// Does what is due, and says when to come back.
     fn turn(self: &Arc<Self>) -> Option<Moment> {
         let now = clock::now();
-        let due = lock(&self.agenda).take_due(now);
+        let due = self.agenda.take_due(now);
         foreign::wake_all(due.wakers);
         // First: a loss must be told in time, and a question to the store may take a while (I9).
         self.tend(due.holds, now);
         due.groups.into_iter().for_each(|group| self.ask(group));
-        lock(&self.agenda).plan(clock::now() + LONGEST_SLEEP)
+        self.agenda.plan(clock::now() + LONGEST_SLEEP)
     }
 }
 
@@ -272,8 +266,8 @@ impl Drop for Driver {
             std::mem::forget(std::mem::take(&mut self.background));
             return;
         }
-        // The thread wakes, finds the driver gone, and ends.
-        self.bell.notify_one();
+        // The thread wakes, fails to upgrade its reference, and ends.
+        self.agenda.ring();
     }
 }
 
@@ -286,7 +280,7 @@ mod tests {
     fn the_thread_ends_with_its_driver() {
         let engine = Box::new(MemoryEngine::new());
         let driver = Driver::start(engine, PATIENCE, false).unwrap();
-        let bell = Arc::downgrade(&driver.bell);
+        let bell = Arc::downgrade(&driver.agenda.bell());
         drop(driver);
         // The thread has the other reference to the bell.
         while bell.strong_count() > 0 {

@@ -4,10 +4,8 @@
 //! first, and on a slow heartbeat in any case; asking again returns the grant it missed.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::agenda::Timer;
 use super::trampoline::Event;
 use super::wait_group::{Closed, Outage, Put, Ticket, WaitGroupId, WaitGroups};
 use super::{AFTER_ERROR, Driver, HEARTBEAT, Spec, foreign};
@@ -40,7 +38,7 @@ impl Driver {
     /// To be called right before the store is asked.
     pub(super) fn about_to_ask(&self) -> Asked {
         let early_wakeups = lock(&self.groups).early_wakeups;
-        let strays = self.strays.load(Ordering::Acquire);
+        let strays = self.strays();
         Asked { sent: clock::now(), early_wakeups, strays }
     }
 
@@ -276,7 +274,7 @@ impl Driver {
     pub(super) fn clear(self: &Arc<Self>, closed: Option<Closed>) {
         let Some(closed) = closed else { return };
         if let Some(key) = closed.alarm {
-            lock(&self.agenda).remove(key);
+            self.agenda.remove(key);
         }
         if let Some((name, entry)) = closed.abandon {
             self.abandon(name, entry);
@@ -288,15 +286,8 @@ impl Driver {
         let Some(group) = groups.by_id.get_mut(&id) else {
             return;
         };
-        let mut agenda = lock(&self.agenda);
-        if let Some(key) = group.alarm {
-            agenda.remove(key);
-        }
-        let (key, must_tell) = agenda.add(clock::now() + delay, Timer::Ask(id));
-        group.alarm = Some(key);
-        if must_tell {
-            self.bell.notify_one();
-        }
+        let at = clock::now() + delay;
+        group.alarm = Some(self.agenda.ask_at(group.alarm, at, id));
     }
 
     /// When to ask again, if no wake-up comes: the heartbeat thrice in its time, and for the first

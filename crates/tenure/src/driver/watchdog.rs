@@ -5,7 +5,6 @@
 //! engine in one call.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::held::{Held, Renewing, Terms};
@@ -31,9 +30,9 @@ const BATCH: usize = 256;
 type Outcomes = Vec<Result<Renewed, StoreError>>;
 
 impl Driver {
-    /// How many losses have met no hold so far. Read it before asking the store.
+    /// How many losses have matched no hold so far. To be read before the store is asked.
     pub(crate) fn strays(&self) -> u64 {
-        self.strays.load(Ordering::Acquire)
+        self.agenda.unmatched_losses()
     }
 
     /// The guard of a new grant, with the watchdog on it. `strays` is from before the store was asked.
@@ -72,7 +71,7 @@ impl Driver {
             renewing,
         };
         let held = Arc::new(Held::new(self.clone(), terms));
-        self.arm(&held, first_alarm);
+        self.agenda.arm(&held, first_alarm);
         if self.strays() != strays {
             // It may have been taken away before it was here: only the store knows.
             self.doubt(&held);
@@ -88,7 +87,7 @@ impl Driver {
         if held.renewing() == Renewing::Never {
             held.set_renewing(Renewing::Once);
         }
-        self.arm(held, clock::now());
+        self.agenda.arm(held, clock::now());
     }
 
     /// Looks after held locks whose alarm has gone off.
@@ -98,11 +97,11 @@ impl Driver {
             if now >= held.deadline() {
                 self.lose(&held, WhyLost::LeaseEnded);
             } else if held.renewing() == Renewing::Never {
-                self.arm(&held, held.deadline());
+                self.agenda.arm(&held, held.deadline());
             } else {
                 // If no answer comes, again a little later, and lost at the deadline.
                 let next = now + retry_after(&held, now, self.engine.round_trip());
-                self.arm(&held, next.min(held.deadline()));
+                self.agenda.arm(&held, next.min(held.deadline()));
                 batch.push(held);
             }
         }
@@ -157,7 +156,7 @@ impl Driver {
                     Renewing::Never => deadline,
                     _ => next_renewal(sent, clock::now(), lease, deadline),
                 };
-                self.arm(held, next);
+                self.agenda.arm(held, next);
                 telemetry::renewed();
             }
             Renewed::NotHeld => self.lose(held, WhyLost::NotHeld),
@@ -185,16 +184,7 @@ impl Driver {
 
     /// The store says that an owner's lock was taken away.
     pub(super) fn taken_away(&self, name: &LockName, owner: Owner) {
-        let is_meant = |held: &&Arc<Held>| held.entry.owner == owner && held.name == *name;
-        // Rare, so a look through all of them is cheaper than an index.
-        let agenda = lock(&self.agenda);
-        let taken: Vec<_> = agenda.holds().filter(is_meant).cloned().collect();
-        if taken.is_empty() {
-            // Early, or ended already. Early: `hold` sees the count, once it is in the agenda.
-            self.strays.fetch_add(1, Ordering::AcqRel);
-        }
-        drop(agenda);
-        for held in taken {
+        for held in self.agenda.holds_lost(name, owner) {
             self.lose(&held, WhyLost::NotHeld);
         }
     }
@@ -207,29 +197,15 @@ impl Driver {
         let groups: Vec<_> = known.by_id.keys().copied().collect();
         drop(known);
         groups.into_iter().for_each(|group| self.ask(group));
-        let holds: Vec<_> = lock(&self.agenda).holds().cloned().collect();
-        self.tend(holds, clock::now());
+        self.tend(self.agenda.holds(), clock::now());
     }
 
     pub(super) fn lose(&self, held: &Arc<Held>, why: WhyLost) {
-        let mut agenda = lock(&self.agenda);
-        if !held.set_lost(why) {
+        if !self.agenda.lose(held, why) {
             return;
         }
-        agenda.disarm(held);
-        drop(agenda);
         held.announce();
         telemetry::lost(&Lost { name: held.name.clone(), why }, held.fence(held.turn()));
-    }
-
-    /// Sets the alarm of a lock that is still held.
-    fn arm(&self, held: &Arc<Held>, at: Moment) {
-        let mut agenda = lock(&self.agenda);
-        let must_tell = held.is_held() && agenda.arm(held, at);
-        drop(agenda);
-        if must_tell {
-            self.bell.notify_one();
-        }
     }
 
     /// Ends the watch over a hold that goes on elsewhere.
@@ -253,9 +229,7 @@ impl Driver {
 
     /// Ends the watch over a hold. False if it was lost, or ended before.
     pub(super) fn finish(&self, held: &Arc<Held>) -> bool {
-        let mut agenda = lock(&self.agenda);
-        agenda.disarm(held);
-        held.set_finished()
+        self.agenda.finish(held)
     }
 }
 
