@@ -62,7 +62,7 @@ use gate::Gate;
 pub(crate) use held::Held;
 use reentry::Reentries;
 pub use release::Released;
-use sharing::Readers;
+use sharing::SharedReads;
 pub(crate) use spec::{Identity, Spec};
 use trampoline::Event;
 pub use wait::Wait;
@@ -104,8 +104,8 @@ pub(crate) struct Driver {
     has_ended: AtomicBool,
     agenda: Agenda,
     groups: Mutex<WaitGroups>,
-    reentries: Mutex<Reentries>,
-    readers: Mutex<Readers>,
+    reentries: Reentries,
+    shared_reads: SharedReads,
     background: Background,
     spawner: Handle,
 }
@@ -131,8 +131,8 @@ impl Driver {
             has_ended: AtomicBool::new(false),
             agenda: Agenda::default(),
             groups: Mutex::default(),
-            reentries: Mutex::default(),
-            readers: Mutex::default(),
+            reentries: Reentries::default(),
+            shared_reads: SharedReads::default(),
             background: Background::default(),
             spawner: runtime.handle().clone(),
         });
@@ -262,7 +262,7 @@ impl Drop for Driver {
             std::mem::forget(std::mem::take(&mut self.agenda));
             std::mem::forget(std::mem::take(&mut self.groups));
             std::mem::forget(std::mem::take(&mut self.reentries));
-            std::mem::forget(std::mem::take(&mut self.readers));
+            std::mem::forget(std::mem::take(&mut self.shared_reads));
             std::mem::forget(std::mem::take(&mut self.background));
             return;
         }

@@ -1,10 +1,13 @@
 //! Re-entries counted in this process: the second and later entries of an owner cost no trip to
 //! the store.
+//!
+//! Lock order: the counts' mutex is innermost; shared reads take it while they hold theirs. While it is
+//! held, no engine is called, no guard is dropped and no foreign code runs.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use super::{Driver, Held, Identity, Spec};
+use super::{Held, Identity, Spec};
 use crate::clock;
 use crate::core::name::LockName;
 use crate::core::shape::{Kind, Shape};
@@ -13,21 +16,26 @@ use crate::guard::Guard;
 use crate::owner::Owner;
 use crate::sync::lock;
 
-/// Holds that are counted here.
-pub(super) type Reentries = HashMap<(LockName, Owner), Counted>;
+/// The holds whose entries are counted in this process.
+#[derive(Default)]
+pub(super) struct Reentries {
+    counts: Mutex<HashMap<Key, Counted>>,
+}
+
+type Key = (LockName, Owner);
 
 /// One of them.
-pub(super) struct Counted {
+struct Counted {
     held: Arc<Held>,
-    /// What is held: a further entry must not ask for more.
+    /// The permits held: a further entry must not ask for more.
     shape: Shape,
     entries: u32,
 }
 
-impl Driver {
+impl Reentries {
     /// One more entry into a hold of the same owner in this process, with the answer that the store
-    /// would give: what is held is not more for being counted here.
-    pub(super) fn enter_locally(&self, spec: &Spec) -> Result<Option<Guard>, Error> {
+    /// would give: counting locally does not extend what is held.
+    pub(super) fn enter(&self, spec: &Spec) -> Result<Option<Guard>, Error> {
         if !spec.counts_locally() {
             return Ok(None);
         }
@@ -35,15 +43,15 @@ impl Driver {
             Identity::Given { owner, .. } => owner,
             _ => spec.entry()?.owner,
         };
-        let mut reentries = lock(&self.reentries);
-        let found = reentries.get_mut(&(spec.name.clone(), owner));
+        let mut counts = lock(&self.counts);
+        let found = counts.get_mut(&(spec.name.clone(), owner));
         let Some(counted) = found.filter(|it| it.held.lost(clock::now()).is_none()) else {
             return Ok(None);
         };
         let (wanted, held) = (spec.shape, counted.shape);
         let (kind, limit) = (held.kind(), held.limit());
         if wanted.limit() != limit && (wanted.kind(), kind) == (Kind::Semaphore, Kind::Semaphore) {
-            // The latest request says what the limit is: the store must hear of it.
+            // The latest request sets the limit, so the store must receive it.
             return Ok(None);
         }
         if wanted.kind() != kind || wanted.limit() != limit {
@@ -56,36 +64,32 @@ impl Driver {
         Ok(Some(Guard::counted(counted.held.clone())))
     }
 
-    /// Begins to count, if that was asked for and the owner has no other count here.
-    pub(super) fn count_locally(&self, spec: &Spec, guard: Guard) -> Guard {
-        if !spec.counts_locally() {
-            return guard;
-        }
-        let key = (spec.name.clone(), guard.owner());
-        let is_counted = lock(&self.reentries)
-            .get(&key)
-            .is_some_and(|counted| counted.held.lost(clock::now()).is_none());
-        if is_counted {
+    /// Starts to count entries into a new hold, if the options say so and the owner has no other count here.
+    pub(super) fn count_if_wanted(&self, spec: &Spec, guard: Guard) -> Guard {
+        if !spec.counts_locally() || self.is_counted(&(spec.name.clone(), guard.owner())) {
             return guard;
         }
         let held = guard.into_held();
-        self.begin_count(&held, spec.shape);
+        self.count(&held, spec.shape);
         Guard::counted(held)
     }
 
-    /// Begins to count the entries into a new hold.
-    pub(super) fn begin_count(&self, held: &Arc<Held>, shape: Shape) {
+    fn is_counted(&self, key: &Key) -> bool {
+        let counts = lock(&self.counts);
+        counts.get(key).is_some_and(|counted| counted.held.lost(clock::now()).is_none())
+    }
+
+    /// Starts to count the entries into a new hold.
+    pub(super) fn count(&self, held: &Arc<Held>, shape: Shape) {
         let counted = Counted { held: held.clone(), shape, entries: 1 };
-        let key = (held.name.clone(), held.entry.owner);
-        let lost = lock(&self.reentries).insert(key, counted);
+        let lost = lock(&self.counts).insert(key(held), counted);
         drop(lost);
     }
 
-    /// One more entry into a hold that is counted here; false if its last entry has just ended.
-    pub(super) fn count_once_more(&self, held: &Arc<Held>) -> bool {
-        let key = (held.name.clone(), held.entry.owner);
-        let mut reentries = lock(&self.reentries);
-        match reentries.get_mut(&key).filter(|counted| Arc::ptr_eq(&counted.held, held)) {
+    /// One more entry into a counted hold; false if its last entry has just ended.
+    pub(super) fn enter_again(&self, held: &Arc<Held>) -> bool {
+        let mut counts = lock(&self.counts);
+        match counts.get_mut(&key(held)).filter(|counted| Arc::ptr_eq(&counted.held, held)) {
             Some(counted) => {
                 counted.entries += 1;
                 true
@@ -95,30 +99,26 @@ impl Driver {
     }
 
     /// Ends one counted entry. True if it was the last, and the hold itself must end.
-    pub(crate) fn leave_locally(&self, held: &Arc<Held>) -> bool {
-        let is_last = self.count_once_less(held);
-        if is_last {
-            self.stop_reading_along(held);
-        }
-        is_last
-    }
-
-    fn count_once_less(&self, held: &Arc<Held>) -> bool {
-        let key = (held.name.clone(), held.entry.owner);
-        let mut reentries = lock(&self.reentries);
-        match reentries.get_mut(&key).filter(|counted| Arc::ptr_eq(&counted.held, held)) {
+    pub(super) fn leave(&self, held: &Arc<Held>) -> bool {
+        let key = key(held);
+        let mut counts = lock(&self.counts);
+        match counts.get_mut(&key).filter(|counted| Arc::ptr_eq(&counted.held, held)) {
             Some(counted) if counted.entries > 1 => {
                 counted.entries -= 1;
                 false
             }
             Some(_) => {
-                reentries.remove(&key);
+                counts.remove(&key);
                 true
             }
             // Lost, and replaced by a newer hold of the same owner.
             None => true,
         }
     }
+}
+
+fn key(held: &Held) -> Key {
+    (held.name.clone(), held.entry.owner)
 }
 
 #[cfg(test)]

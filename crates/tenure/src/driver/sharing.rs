@@ -1,18 +1,23 @@
-//! Shared reading: readers of one process with the same wishes stand on one hold in the store. Only
-//! the first of them makes a trip; those who come while it is on its way wait for its answer.
+//! Shared reads: readers of one process with the same options share one hold in the store. Only the
+//! first of them, the leader, makes a trip; readers that arrive while it is in flight follow it and
+//! wait for its answer.
 //!
-//! The bounds are those of the local hand-over ([`super::pass`]): a hold takes in readers for 50 ms and
-//! 64 of them at most, so a writer that waits elsewhere is not kept waiting by an endless chain of
-//! them (I10). Their fence is the same: it is larger than that of every writer before, and smaller
-//! than that of every writer after.
+//! The bounds are those of the local hand-over ([`super::pass`]): a hold admits readers for 50 ms and
+//! 64 of them at most, so an endless chain of readers cannot starve a writer that waits elsewhere (I10).
+//! They have the same fence: it is larger than that of every writer before, and smaller than that of
+//! every writer after.
+//!
+//! Lock order: shared reads before re-entries. While either is held, no engine is called, no guard is
+//! dropped and no foreign code runs.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::pass::{ENOUGH, PASS_TIME, PASSES};
+use super::reentry::Reentries;
 use super::wait::timed_out;
 use super::{Driver, Held, Spec, foreign};
 use crate::clock;
@@ -22,27 +27,100 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::sync::lock;
 
-/// How long a reader waits for the first of its party, whose future somebody else must poll.
-const FOLLOWS: Duration = Duration::from_secs(1);
+/// How long a follower waits for its leader, whose future may not be polled.
+const FOLLOW_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Who reads, or is about to.
+/// The shared holds of this process, and the reads in flight that may become one.
 #[derive(Default)]
-pub(super) struct Readers {
-    /// The hold of each lock that takes in further readers, and how many it has taken in.
-    reading: HashMap<LockName, (Arc<Held>, u8)>,
-    /// Those on their way, and who waits for them.
-    arriving: HashMap<LockName, Party>,
+pub(super) struct SharedReads {
+    reads: Mutex<Reads>,
 }
 
-struct Party {
+#[derive(Default)]
+struct Reads {
+    /// The hold of each lock that admits further readers, and how many it has admitted.
+    open: HashMap<LockName, (Arc<Held>, u8)>,
+    /// The leaders in flight, and their followers.
+    in_flight: HashMap<LockName, InFlight>,
+}
+
+struct InFlight {
     spec: Arc<Spec>,
     followers: Vec<Follower>,
 }
 
 type Follower = oneshot::Sender<Result<Guard, Error>>;
 
+/// How a reader gets its hold.
+enum Role {
+    /// It asks the store, also for its followers.
+    Leader,
+    /// It waits for the leader's answer.
+    Follower(oneshot::Receiver<Result<Guard, Error>>),
+    /// The leader's options differ, or its followers are too many: it asks the store for itself.
+    Alone,
+}
+
+impl SharedReads {
+    /// Admits one more reader to a hold of this process, if there is one.
+    pub(super) fn enter(&self, spec: &Spec, reentries: &Reentries) -> Option<Guard> {
+        if !spec.shares_reading() {
+            return None;
+        }
+        let mut reads = lock(&self.reads);
+        let (held, admitted) = reads.open.get_mut(&spec.name)?;
+        if !is_open(held, *admitted, spec) || !reentries.enter_again(held) {
+            reads.open.remove(&spec.name);
+            return None;
+        }
+        *admitted += 1;
+        Some(Guard::counted(held.clone()))
+    }
+
+    /// Opens a hold that was just granted to further readers, if its options allow it.
+    pub(super) fn open(&self, spec: &Spec, guard: Guard, reentries: &Reentries) -> Guard {
+        if !spec.shares_reading() {
+            return guard;
+        }
+        let held = guard.into_held();
+        reentries.count(&held, spec.shape);
+        lock(&self.reads).open.insert(spec.name.clone(), (held.clone(), 0));
+        Guard::counted(held)
+    }
+
+    /// Closes a hold whose last reader has left.
+    pub(super) fn close(&self, held: &Arc<Held>) {
+        let mut reads = lock(&self.reads);
+        if reads.open.get(&held.name).is_some_and(|(other, _)| Arc::ptr_eq(other, held)) {
+            reads.open.remove(&held.name);
+        }
+    }
+
+    fn set_out(&self, spec: &Arc<Spec>) -> Role {
+        let mut reads = lock(&self.reads);
+        let Some(in_flight) = reads.in_flight.get_mut(&spec.name) else {
+            let in_flight = InFlight { spec: spec.clone(), followers: Vec::new() };
+            reads.in_flight.insert(spec.name.clone(), in_flight);
+            return Role::Leader;
+        };
+        let is_compatible = in_flight.spec.is_compatible_with(spec.lease, &spec.about);
+        if !is_compatible || in_flight.followers.len() >= PASSES.into() {
+            return Role::Alone;
+        }
+        let (follower, answer) = oneshot::channel();
+        in_flight.followers.push(follower);
+        Role::Follower(answer)
+    }
+
+    /// Ends a leader's flight, and returns its followers.
+    fn land(&self, name: &LockName) -> Vec<Follower> {
+        let in_flight = lock(&self.reads).in_flight.remove(name);
+        in_flight.map(|it| it.followers).unwrap_or_default()
+    }
+}
+
 impl Driver {
-    /// Acquires for reading: on a hold that is there, with one that is on its way, or first.
+    /// Acquires for reading: on a hold that is there, as a follower of a read in flight, or as a leader.
     pub(super) async fn acquire_reading(
         self: &Arc<Self>,
         spec: &Arc<Spec>,
@@ -50,104 +128,51 @@ impl Driver {
         end: Moment,
     ) -> Result<Guard, Error> {
         loop {
-            if let Some(guard) = self.read_along(spec) {
+            if let Some(guard) = self.shared_reads.enter(spec, &self.reentries) {
                 return Ok(guard);
             }
-            let follow = match self.set_out(spec) {
-                Way::First(first) => return first.acquire(started, end).await,
-                Way::Alone => return self.acquire_in_queue(spec, started, end).await,
-                Way::Behind(follow) => follow,
+            let answer = match self.shared_reads.set_out(spec) {
+                Role::Leader => return Leader::new(self, spec).acquire(started, end).await,
+                Role::Alone => return self.acquire_in_queue(spec, started, end).await,
+                Role::Follower(answer) => answer,
             };
-            match self.before(end.min(clock::now() + FOLLOWS), follow).await {
+            match self.before(end.min(clock::now() + FOLLOW_TIMEOUT), answer).await {
                 Some(Ok(result)) => return result,
-                // The first has given up, or had no room: we go ourselves.
+                // The leader has given up, or its hold was full: try again.
                 Some(Err(_)) => {}
                 None if clock::now() >= end => return Err(timed_out(&spec.name, started)),
-                // Its future may not be polled any more.
+                // The leader's future may not be polled any more.
                 None => return self.acquire_in_queue(spec, started, end).await,
             }
         }
     }
-
-    /// One more reader on a hold of this process, if there is one to stand on.
-    pub(super) fn read_along(&self, spec: &Spec) -> Option<Guard> {
-        if !spec.shares_reading() {
-            return None;
-        }
-        let mut readers = lock(&self.readers);
-        let (held, taken_in) = readers.reading.get_mut(&spec.name)?;
-        if !is_open(held, *taken_in, spec) || !self.count_once_more(held) {
-            readers.reading.remove(&spec.name);
-            return None;
-        }
-        *taken_in += 1;
-        Some(Guard::counted(held.clone()))
-    }
-
-    /// Lets others read along on a hold that was just granted.
-    pub(super) fn let_read_along(&self, spec: &Spec, guard: Guard) -> Guard {
-        if !spec.shares_reading() {
-            return guard;
-        }
-        let held = guard.into_held();
-        self.begin_count(&held, spec.shape);
-        lock(&self.readers).reading.insert(spec.name.clone(), (held.clone(), 0));
-        Guard::counted(held)
-    }
-
-    /// The last reader has left a hold.
-    pub(super) fn stop_reading_along(&self, held: &Arc<Held>) {
-        let mut readers = lock(&self.readers);
-        if readers.reading.get(&held.name).is_some_and(|(other, _)| Arc::ptr_eq(other, held)) {
-            readers.reading.remove(&held.name);
-        }
-    }
-
-    fn set_out<'a>(self: &'a Arc<Self>, spec: &'a Arc<Spec>) -> Way<'a> {
-        let mut readers = lock(&self.readers);
-        let Some(party) = readers.arriving.get_mut(&spec.name) else {
-            let party = Party { spec: spec.clone(), followers: Vec::new() };
-            readers.arriving.insert(spec.name.clone(), party);
-            return Way::First(First { driver: self, spec, has_arrived: false });
-        };
-        let agrees = party.spec.is_compatible_with(spec.lease, &spec.about);
-        if !agrees || party.followers.len() >= PASSES.into() {
-            return Way::Alone;
-        }
-        let (follower, follow) = oneshot::channel();
-        party.followers.push(follower);
-        Way::Behind(follow)
-    }
 }
 
-/// How a reader gets to its hold.
-enum Way<'a> {
-    First(First<'a>),
-    Behind(oneshot::Receiver<Result<Guard, Error>>),
-    /// Its wishes are others, or there is no room: by itself.
-    Alone,
-}
-
-/// The first of a party. Dropped on its way, the others go themselves.
-struct First<'a> {
+/// The leader of a read in flight. If it is dropped, its followers try again.
+struct Leader<'a> {
     driver: &'a Arc<Driver>,
     spec: &'a Arc<Spec>,
-    /// Its party has left; another of the same name is not its own.
-    has_arrived: bool,
+    /// Its flight has ended: another of the same name is not its own.
+    has_landed: bool,
 }
 
-impl First<'_> {
+impl<'a> Leader<'a> {
+    fn new(driver: &'a Arc<Driver>, spec: &'a Arc<Spec>) -> Self {
+        Self { driver, spec, has_landed: false }
+    }
+
     async fn acquire(mut self, started: Moment, end: Moment) -> Result<Guard, Error> {
         match self.driver.acquire_in_queue(self.spec, started, end).await {
             Ok(guard) => {
-                let guard = self.driver.let_read_along(self.spec, guard);
-                self.share();
+                let Driver { shared_reads, reentries, .. } = &**self.driver;
+                let guard = shared_reads.open(self.spec, guard, reentries);
+                self.admit_followers();
                 Ok(guard)
             }
-            // Its own time is over, not that of the others.
+            // The leader's timeout is not that of its followers.
             Err(error @ Error::TimedOut { .. }) => Err(error),
             Err(error) => {
-                for follower in self.followers() {
+                for follower in self.land() {
                     foreign::call(|| drop(follower.send(Err(error.clone()))));
                 }
                 Err(error)
@@ -155,36 +180,35 @@ impl First<'_> {
         }
     }
 
-    /// Takes in those who waited for it.
-    fn share(&mut self) {
-        for follower in self.followers() {
-            if let Some(along) = self.driver.read_along(self.spec) {
-                // One who has left drops it.
-                foreign::call(|| drop(follower.send(Ok(along))));
+    fn admit_followers(&mut self) {
+        let Driver { shared_reads, reentries, .. } = &**self.driver;
+        for follower in self.land() {
+            if let Some(guard) = shared_reads.enter(self.spec, reentries) {
+                // A follower that has left drops it.
+                foreign::call(|| drop(follower.send(Ok(guard))));
             }
         }
     }
 
-    fn followers(&mut self) -> Vec<Follower> {
-        if std::mem::replace(&mut self.has_arrived, true) {
+    fn land(&mut self) -> Vec<Follower> {
+        if std::mem::replace(&mut self.has_landed, true) {
             return Vec::new();
         }
-        let party = lock(&self.driver.readers).arriving.remove(&self.spec.name);
-        party.map(|party| party.followers).unwrap_or_default()
+        self.driver.shared_reads.land(&self.spec.name)
     }
 }
 
-impl Drop for First<'_> {
+impl Drop for Leader<'_> {
     fn drop(&mut self) {
         if !self.driver.is_inherited() {
-            drop(self.followers());
+            drop(self.land());
         }
     }
 }
 
-fn is_open(held: &Held, taken_in: u8, spec: &Spec) -> bool {
+fn is_open(held: &Held, admitted: u8, spec: &Spec) -> bool {
     let now = clock::now();
-    taken_in < PASSES
+    admitted < PASSES
         && now.since(held.process_since) < PASS_TIME
         && held.deadline().since(now) > ENOUGH.min(held.lease().duration() / 2)
         && held.lost(now).is_none()

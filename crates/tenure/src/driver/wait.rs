@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::flight::{Flight, no_answer};
 use super::serve::Asked;
-use super::{AFTER_ERROR, Driver, HEARTBEAT, Spec, pass, wait_group};
+use super::{AFTER_ERROR, Driver, HEARTBEAT, Held, Spec, pass, wait_group};
 use crate::clock;
 use crate::core::backoff::{Backoff, Delays};
 use crate::core::lease;
@@ -99,17 +99,28 @@ impl Driver {
         } else {
             self.acquire_in_queue(spec, started, end).await?
         };
-        Ok(self.let_in_others(spec, guard))
+        Ok(self.admit_others(spec, guard))
     }
 
     /// Enters without a trip to the store, where this process holds the lock and may.
     fn enter_here(&self, spec: &Spec) -> Result<Option<Guard>, Error> {
-        Ok(self.enter_locally(spec)?.or_else(|| self.read_along(spec)))
+        let guard = self.reentries.enter(spec)?;
+        Ok(guard.or_else(|| self.shared_reads.enter(spec, &self.reentries)))
     }
 
-    /// A new hold, which others of this process may enter as their wishes allow.
-    fn let_in_others(&self, spec: &Spec, guard: Guard) -> Guard {
-        self.let_read_along(spec, self.count_locally(spec, guard))
+    /// A new hold, which other tasks of this process may enter as its options allow.
+    fn admit_others(&self, spec: &Spec, guard: Guard) -> Guard {
+        let guard = self.reentries.count_if_wanted(spec, guard);
+        self.shared_reads.open(spec, guard, &self.reentries)
+    }
+
+    /// Ends one counted entry into a hold. True if it was the last, and the hold itself must end.
+    pub(crate) fn leave_locally(&self, held: &Arc<Held>) -> bool {
+        let is_last = self.reentries.leave(held);
+        if is_last {
+            self.shared_reads.close(held);
+        }
+        is_last
     }
 
     /// One attempt, without waiting.
@@ -124,7 +135,7 @@ impl Driver {
         }
         let end = clock::now();
         match self.attempt(spec, spec.entry()?, None, end).await? {
-            Attempt::Granted(guard) => Ok(Some(self.let_in_others(spec, guard))),
+            Attempt::Granted(guard) => Ok(Some(self.admit_others(spec, guard))),
             Attempt::Busy | Attempt::Queued { .. } => Ok(None),
         }
     }
