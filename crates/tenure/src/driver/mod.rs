@@ -23,7 +23,7 @@
 //! everything after.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -103,7 +103,7 @@ pub(crate) struct Driver {
     /// Its thread has ended by a panic.
     has_ended: AtomicBool,
     agenda: Agenda,
-    groups: Mutex<WaitGroups>,
+    groups: WaitGroups,
     reentries: Reentries,
     shared_reads: SharedReads,
     background: Background,
@@ -130,7 +130,7 @@ impl Driver {
             process,
             has_ended: AtomicBool::new(false),
             agenda: Agenda::default(),
-            groups: Mutex::default(),
+            groups: WaitGroups::default(),
             reentries: Reentries::default(),
             shared_reads: SharedReads::default(),
             background: Background::default(),
@@ -180,7 +180,7 @@ impl Driver {
         }
         foreign::wake_all(all.wakers);
         // It takes leave of the engine, which may be what has panicked.
-        foreign::call(|| self.close_all_lines());
+        foreign::call(|| self.close_all_groups());
         self.background.idle.announce();
         // The thread sees the flag, and ends.
         self.agenda.ring();
@@ -242,7 +242,7 @@ impl Driver {
             Wakeup::Granted { entry, grant, .. } => self.granted(entry, grant),
             Wakeup::Lost { name, owner } => self.taken_away(&name, owner),
             Wakeup::Sooner { entry, .. } => self.ask_as(entry),
-            Wakeup::Missed => self.look_again(),
+            Wakeup::Missed => self.resync(),
         }
     }
 }

@@ -11,7 +11,6 @@ use super::Driver;
 use super::held::Held;
 use crate::core::moment::Moment;
 use crate::guard::Guard;
-use crate::sync::lock;
 
 /// How often a lock may pass from task to task before it goes back to the store: enough to make
 /// trips to the store rare, and still a short wait for anyone who stands there.
@@ -31,20 +30,15 @@ impl Driver {
         if !may_pass(held, now) {
             return false;
         }
-        let groups = lock(&self.groups);
-        let Some((id, group)) = groups.shared(&held.name) else { return false };
-        if !group.spec.is_compatible_with(held.lease, &held.about) {
-            return false;
-        }
-        drop(groups);
+        let Some(id) = self.groups.successors(held) else { return false };
         let next = Guard::of_turn(held.clone(), held.next_turn(now));
-        let unwanted = self.give(id, next);
+        let unwanted = self.groups.give(id, next);
         let is_passed = unwanted.is_none();
         if let Some(guard) = unwanted {
             // Nobody was left; the caller releases the hold.
             guard.into_held();
         }
-        let closed = lock(&self.groups).close_if_empty(id);
+        let closed = self.groups.close_if_empty(id);
         self.clear(closed);
         is_passed
     }

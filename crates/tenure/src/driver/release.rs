@@ -11,7 +11,6 @@ use crate::clock;
 use crate::core::moment::Moment;
 use crate::engine::{Answer, Engine, ReleaseOutcome, ReleaseRequest};
 use crate::error::{Error, StoreError};
-use crate::sync::lock;
 use crate::telemetry;
 
 /// What a release found.
@@ -83,9 +82,9 @@ impl Driver {
             ..ReleaseRequest::new(held.name.clone(), held.entry)
         };
         // A question of our own line that is being put now might take the lock again.
-        let is_asking = lock(&self.groups).start_releasing(held.entry);
+        let is_asking = self.groups.start_releasing(held.entry);
         let answer = self.engine.release(request.clone());
-        if is_asking && lock(&self.groups).stop_releasing(held.entry) {
+        if is_asking && self.groups.stop_releasing(held.entry) {
             self.abandon(held.name.clone(), held.entry);
         }
         let (driver, until) = (self.clone(), over(held));

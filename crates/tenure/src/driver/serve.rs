@@ -1,200 +1,150 @@
-//! Waiting: what lines ask the store, and what they do with its answers and wake-ups.
+//! Waiting: what wait groups ask the store, and how they handle its answers and wake-ups.
 //!
-//! Wake-ups are hints (I7). A line asks again when the holder's lease ends, if it is among the
-//! first, and on a slow heartbeat in any case; asking again returns the grant it missed.
+//! Wake-ups are hints (I7). A group asks again when the holder's lease ends, if it is among the
+//! first of the queue, and on a slow heartbeat in any case; asking again returns the grant it missed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::trampoline::Event;
-use super::wait_group::{Closed, Outage, Put, Ticket, WaitGroupId, WaitGroups};
-use super::{AFTER_ERROR, Driver, HEARTBEAT, Spec, foreign};
+use super::wait_group::{Basis, Closed, Opened, Question, Sent, Ticket, WaitGroupId};
+use super::{Driver, HEARTBEAT, Spec};
 use crate::clock;
 use crate::core::lease::{self, ClockSync};
 use crate::core::moment::Moment;
 use crate::engine::{Acquired, Grant, Standing};
 use crate::error::{Error, StoreError};
-use crate::guard::Guard;
 use crate::owner::Entry;
-use crate::sync::lock;
 
-/// How many at the head of the queue ask again when the holder's lease ends.
+/// How many entries at the head of the queue ask again when the holder's lease ends.
 const FIRST_FEW: u32 = 3;
 
 /// Over how many milliseconds the questions of the others are spread.
 const LATER_BY: u64 = 500;
 
-/// What was so when the store was asked.
+/// The state when the store was asked.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     pub(super) sent: Moment,
-    /// How many wake-ups had met no line.
+    /// How many wake-ups had matched no group.
     early_wakeups: u64,
-    /// How many losses had met no hold.
-    pub(super) strays: u64,
+    /// How many losses had matched no hold.
+    pub(super) unmatched_losses: u64,
+}
+
+impl Asked {
+    fn basis(self, standing: Standing) -> Basis {
+        let clock_sync = ClockSync { sent: self.sent, store: standing.at };
+        Basis { clock_sync, unmatched_losses: self.unmatched_losses }
+    }
 }
 
 impl Driver {
     /// To be called right before the store is asked.
     pub(super) fn about_to_ask(&self) -> Asked {
-        let early_wakeups = lock(&self.groups).early_wakeups;
-        let strays = self.strays();
-        Asked { sent: clock::now(), early_wakeups, strays }
+        let early_wakeups = self.groups.early_wakeups();
+        let unmatched_losses = self.agenda.unmatched_losses();
+        Asked { sent: clock::now(), early_wakeups, unmatched_losses }
     }
 
-    /// A place behind other tasks of this process that wait for the same lock.
+    /// A ticket behind other tasks of this process that wait for the same lock.
     pub(super) fn join(self: &Arc<Self>, spec: &Spec) -> Option<Ticket> {
-        let mut groups = lock(&self.groups);
-        let id = groups.joinable(spec)?;
-        Some(groups.add_task(self, id))
+        Some(Ticket::new(self, self.groups.join(spec)?))
     }
 
-    /// A place at the head of a new line, for an entry that the store has queued.
-    pub(super) fn stand(
+    /// A ticket at the head of a new group, for an entry that the store has queued.
+    pub(super) fn open_group(
         self: &Arc<Self>,
         spec: &Arc<Spec>,
         entry: Entry,
         standing: Standing,
         asked: Asked,
     ) -> Ticket {
-        let mut groups = lock(&self.groups);
-        if let Some(id) = groups.joinable(spec) {
-            // Another task was faster, and one place in the store's queue is enough.
-            let place = groups.add_task(self, id);
-            drop(groups);
-            self.abandon(spec.name.clone(), entry);
-            return place;
+        let delay = self.ask_after(standing);
+        let (basis, early_wakeups) = (asked.basis(standing), asked.early_wakeups);
+        match self.groups.open(spec, entry, basis, early_wakeups, delay, &self.agenda) {
+            Opened::Joined(member) => {
+                let ticket = Ticket::new(self, member);
+                // One entry in the store's queue is enough for the group.
+                self.abandon(spec.name.clone(), entry);
+                ticket
+            }
+            Opened::New { member, is_outdated } => {
+                let id = member.group;
+                let ticket = Ticket::new(self, member);
+                if is_outdated {
+                    self.ask(id);
+                }
+                if self.has_ended() {
+                    // The group may have been opened too late to be closed with the others.
+                    self.close_all_groups();
+                }
+                ticket
+            }
         }
-        let clock_sync = ClockSync { sent: asked.sent, store: standing.at };
-        let id = groups.open(spec, entry, clock_sync, asked.strays);
-        let place = groups.add_task(self, id);
-        let may_have_missed = groups.early_wakeups != asked.early_wakeups;
-        self.schedule(&mut groups, id, self.ask_after(standing));
-        drop(groups);
-        if may_have_missed {
-            self.ask(id);
-        }
-        if self.has_ended() {
-            // The line may have come too late to be closed with the others.
-            self.close_all_lines();
-        }
-        place
     }
 
     /// The store handed the lock over to an entry.
     pub(super) fn granted(self: &Arc<Self>, entry: Entry, grant: Grant) {
         let received = clock::now();
-        let mut groups = lock(&self.groups);
-        let id = groups.by_entry.get(&entry).copied();
-        let Some((id, group)) = id.and_then(|id| Some((id, groups.by_id.get(&id)?))) else {
-            // Early, or given up. Early: `stand` sees the count. Given up: a cancel is on its way.
-            groups.early_wakeups += 1;
-            return;
-        };
-        let reckoned = group.clock_sync.deadline(grant.at, grant.lease, received);
-        let strays = group.strays;
-        drop(groups);
-        match reckoned {
-            Some(deadline) if deadline > received => self.serve(entry, grant, deadline, strays),
-            // This process was stopped for longer than the claim: the store has passed it over, and
-            // a guard would be lost before anyone has it. Or the wake-up is older than what the store
-            // last said, or its clock has jumped: only the store knows what is granted now (I2, I4).
+        let Some((id, basis)) = self.groups.woken(entry) else { return };
+        match basis.clock_sync.deadline(grant.at, grant.lease, received) {
+            Some(deadline) if deadline > received => {
+                self.serve(entry, grant, deadline, basis.unmatched_losses);
+            }
+            // This process was stopped for longer than the claim lease: the store has skipped it, and
+            // its guard would be lost at once. Or the wake-up is older than the store's last answer, or
+            // its clock has jumped: only the store knows what is granted now (I2, I4).
             _ => self.ask(id),
         }
     }
 
-    /// Asks for an entry, if a line stands under it.
+    /// Asks for an entry, if a group is queued under it.
     pub(super) fn ask_as(self: &Arc<Self>, entry: Entry) {
-        let mut groups = lock(&self.groups);
-        let id = groups.by_entry.get(&entry).copied();
-        if id.is_none() {
-            // It may be early, as a grant may be.
-            groups.early_wakeups += 1;
-        }
-        drop(groups);
-        id.into_iter().for_each(|id| self.ask(id));
-    }
-
-    /// Gives a grant to the first task of its line, once: the same grant may be told twice.
-    fn serve(self: &Arc<Self>, entry: Entry, grant: Grant, deadline: Moment, strays: u64) {
-        let mut groups = lock(&self.groups);
-        let Some(id) = groups.by_entry.remove(&entry) else {
-            return;
-        };
-        let Some(group) = groups.by_id.get_mut(&id) else {
-            return;
-        };
-        group.entry = None;
-        group.outage = None;
-        let spec = group.spec.clone();
-        drop(groups);
-        let guard = self.hold(&spec, entry, grant, deadline, strays);
-        // Without a taker it is dropped, and so released.
-        drop(self.give(id, guard));
-        self.rejoin(id);
-    }
-
-    /// Sends a guard to the first task of a line that still wants it, or gives it back.
-    pub(super) fn give(&self, id: WaitGroupId, mut guard: Guard) -> Option<Guard> {
-        loop {
-            let next = lock(&self.groups).by_id.get_mut(&id).and_then(|it| it.tasks.pop_front());
-            let Some((_, task)) = next else {
-                return Some(guard);
-            };
-            // It is there before its receiver is woken: a waker that panics has it.
-            match foreign::call(|| task.send(Ok(guard))) {
-                Some(Err(Ok(unwanted))) => guard = unwanted,
-                _ => return None,
-            }
+        if let Some((id, _)) = self.groups.woken(entry) {
+            self.ask(id);
         }
     }
 
-    /// After a grant: the line joins the store's queue again for those who remain.
-    fn rejoin(self: &Arc<Self>, id: WaitGroupId) {
-        let mut groups = lock(&self.groups);
-        let closed = groups.close_if_empty(id);
-        let Some(group) = groups.by_id.get_mut(&id) else {
-            drop(groups);
-            self.clear(closed);
-            return;
-        };
-        let entry = Entry::single();
-        group.entry = Some(entry);
-        groups.by_entry.insert(entry, id);
-        drop(groups);
-        self.ask(id);
+    /// Wake-ups may have been missed: every group asks, and every hold is renewed, now.
+    pub(super) fn resync(self: &Arc<Self>) {
+        self.groups.missed_wakeups().into_iter().for_each(|group| self.ask(group));
+        self.tend(self.agenda.holds(), clock::now());
     }
 
-    /// Asks the store where a line stands; after what this thread is doing, if that has led here.
+    /// Gives a grant to the first task of its group.
+    fn serve(self: &Arc<Self>, entry: Entry, grant: Grant, deadline: Moment, losses: u64) {
+        let Some((id, spec)) = self.groups.take_grant(entry) else { return };
+        let guard = self.hold(&spec, entry, grant, deadline, losses);
+        // If no task wants it, it is dropped, and so released.
+        drop(self.groups.give(id, guard));
+        match self.groups.renew_entry(id) {
+            Ok(()) => self.ask(id),
+            Err(closed) => self.clear(closed),
+        }
+    }
+
+    /// Asks the store about a group's entry; if this thread is handling an event, after that one.
     pub(super) fn ask(self: &Arc<Self>, id: WaitGroupId) {
         self.react(Event::Ask(id));
     }
 
     pub(super) fn put_question(self: &Arc<Self>, id: WaitGroupId) {
-        let mut groups = lock(&self.groups);
-        let Some(group) = groups.by_id.get_mut(&id) else {
-            return;
-        };
-        let spec = group.spec.clone();
-        let Some(entry) = group.entry else { return };
-        if !groups.start_asking(entry) {
-            return;
-        }
-        drop(groups);
+        let Some(question) = self.groups.start_asking(id) else { return };
         let asked = self.about_to_ask();
-        let answer = self.request_again(&spec, entry);
-        match lock(&self.groups).put(entry) {
-            Put::Wanted => {}
-            Put::GivenUp => return self.abandon(spec.name.clone(), entry),
-            Put::Releasing => return,
+        let answer = self.request_again(&question.spec, question.entry);
+        match self.groups.sent(question.entry) {
+            Sent::Wanted => {}
+            Sent::GivenUp => return self.abandon(question.spec.name.clone(), question.entry),
+            Sent::Releasing => return,
         }
         match answer.into_now() {
-            Ok(result) => self.answered(id, &spec, entry, asked, result),
+            Ok(result) => self.answered(&question, asked, result),
             Err(later) => {
                 let driver = self.clone();
                 self.spawn(async move {
                     let result = later.await;
-                    driver.answered(id, &spec, entry, asked, result);
+                    driver.answered(&question, asked, result);
                 });
             }
         }
@@ -202,75 +152,60 @@ impl Driver {
 
     fn answered(
         self: &Arc<Self>,
-        id: WaitGroupId,
-        spec: &Spec,
-        entry: Entry,
+        question: &Question,
         asked: Asked,
         result: Result<Acquired, StoreError>,
     ) {
-        let mut groups = lock(&self.groups);
-        let is_outdated = groups.stop_asking(entry);
-        // A wake-up may have been faster, or all have left: then a release or a cancel has followed.
-        let group = groups.by_id.get_mut(&id).filter(|group| group.entry == Some(entry));
-        let Some(group) = group else { return };
-        let name = spec.name.clone();
+        let name = &question.spec.name;
         match result {
             Ok(Acquired::Granted(grant)) => {
-                drop(groups);
-                let deadline = lease::deadline(asked.sent, grant.lease);
-                self.serve(entry, grant, deadline, asked.strays);
+                if self.groups.answered_granted(question) {
+                    let deadline = lease::deadline(asked.sent, grant.lease);
+                    self.serve(question.entry, grant, deadline, asked.unmatched_losses);
+                }
             }
             Ok(Acquired::Queued(standing)) => {
-                group.clock_sync = ClockSync { sent: asked.sent, store: standing.at };
-                group.strays = asked.strays;
-                group.outage = None;
-                self.schedule(&mut groups, id, self.ask_after(standing));
-                if is_outdated {
-                    drop(groups);
-                    self.ask(id);
+                let (basis, delay) = (asked.basis(standing), self.ask_after(standing));
+                if self.groups.answered_queued(question, basis, delay, &self.agenda) {
+                    self.ask(question.group);
                 }
             }
-            Ok(Acquired::Busy) => self.schedule(&mut groups, id, HEARTBEAT / 3),
+            Ok(Acquired::Busy) => {
+                self.groups.answered_busy(question, HEARTBEAT / 3, &self.agenda);
+            }
             Ok(Acquired::Mismatch { kind, limit }) => {
-                let closed = groups.close(id);
-                drop(groups);
-                self.fail(closed, &Error::Mismatch { name, kind, limit });
+                let error = Error::Mismatch { name: name.clone(), kind, limit };
+                self.fail(self.groups.answered_refused(question), &error);
             }
             Ok(Acquired::Upgrade { held }) => {
-                let closed = groups.close(id);
-                drop(groups);
-                self.fail(closed, &Error::Upgrade { name, held });
+                let error = Error::Upgrade { name: name.clone(), held };
+                self.fail(self.groups.answered_refused(question), &error);
             }
-            Err(trouble) => match group.endure(trouble, self.patience) {
-                Ok(delay) => self.schedule(&mut groups, id, delay),
-                Err(trouble) => {
-                    let closed = groups.close(id);
-                    drop(groups);
-                    self.fail(closed, &Error::from_store(&name, "acquire", trouble));
+            Err(error) => {
+                let Self { groups, agenda, patience, .. } = &**self;
+                let failed = groups.answered_error(question, error, *patience, agenda);
+                if let Some((closed, error)) = failed {
+                    self.fail(Some(closed), &Error::from_store(name, "acquire", error));
                 }
-            },
+            }
         }
     }
 
-    /// Closes every line: nobody is left to serve them.
-    pub(super) fn close_all_lines(self: &Arc<Self>) {
-        let mut groups = lock(&self.groups);
-        let ids: Vec<_> = groups.by_id.keys().copied().collect();
-        let closed: Vec<_> = ids.into_iter().map(|id| groups.close(id)).collect();
-        drop(groups);
-        closed.into_iter().for_each(|closed| self.fail(closed, &Error::Ended));
+    /// Closes every group: no thread is left to serve them.
+    pub(super) fn close_all_groups(self: &Arc<Self>) {
+        let closed = self.groups.close_all();
+        closed.into_iter().for_each(|closed| self.fail(Some(closed), &Error::Ended));
     }
 
-    /// Tells every task of a closed line why it waits in vain.
+    /// Sends an error to every task of a closed group.
     fn fail(self: &Arc<Self>, mut closed: Option<Closed>, error: &Error) {
-        let tasks = closed.as_mut().map(|closed| std::mem::take(&mut closed.tasks));
-        for (_, task) in tasks.into_iter().flatten() {
-            foreign::call(|| drop(task.send(Err(error.clone()))));
+        if let Some(closed) = &mut closed {
+            closed.fail(error);
         }
         self.clear(closed);
     }
 
-    /// Takes a closed line out of the agenda and out of the store's queue.
+    /// Removes a closed group from the agenda and from the store's queue.
     pub(super) fn clear(self: &Arc<Self>, closed: Option<Closed>) {
         let Some(closed) = closed else { return };
         if let Some(key) = closed.alarm {
@@ -281,20 +216,11 @@ impl Driver {
         }
     }
 
-    /// Sets the one alarm of a line.
-    fn schedule(&self, groups: &mut WaitGroups, id: WaitGroupId, delay: Duration) {
-        let Some(group) = groups.by_id.get_mut(&id) else {
-            return;
-        };
-        let at = clock::now() + delay;
-        group.alarm = Some(self.agenda.ask_at(group.alarm, at, id));
-    }
-
-    /// When to ask again, if no wake-up comes: the heartbeat thrice in its time, and for the first
-    /// few also when the present holder's lease ends, or one's that was handed the lock meanwhile
-    /// and never knew. The others ask a little later, spread over time: all that are ahead may be dead.
-    /// Where nobody holds anything, at a latch or a barrier, there is no such moment, and asking at once
-    /// would go on for ever.
+    /// When to ask again if no wake-up comes: three times per heartbeat, and the first few entries of the
+    /// queue also when the present holder's lease ends, or the claim lease of a waiter that was handed
+    /// the lock meanwhile and never learned of it. The others ask a little later, spread over time: all
+    /// entries ahead may be dead. At a latch or a barrier there is no holder and so no such moment, and
+    /// asking at once would never end.
     fn ask_after(&self, standing: Standing) -> Duration {
         let heartbeat = HEARTBEAT / 3;
         if standing.free_in.is_zero() {
@@ -307,24 +233,5 @@ impl Driver {
         }
         let claim = self.claim().unwrap_or(heartbeat);
         heartbeat.min(claim).min(standing.free_in)
-    }
-}
-
-impl super::wait_group::WaitGroup {
-    /// StoreError: when to ask again, or the trouble itself when patience is at an end.
-    fn endure(&mut self, trouble: StoreError, patience: Duration) -> Result<Duration, StoreError> {
-        let now = clock::now();
-        let outage = self.outage.get_or_insert_with(|| Outage {
-            since: now,
-            delays: AFTER_ERROR.delays(now.as_micros()),
-            last: trouble.clone(),
-        });
-        // The place in the queue may be there already, so what we do not know stays unknown.
-        outage.last = trouble.after(Some(&outage.last));
-        if now.since(outage.since) < patience && !outage.last.is_lasting() {
-            Ok(outage.delays.next())
-        } else {
-            Err(outage.last.clone())
-        }
     }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::flight::{Flight, no_answer};
 use super::serve::Asked;
-use super::{AFTER_ERROR, Driver, HEARTBEAT, Held, Spec, pass, wait_group};
+use super::wait_group::Ticket;
+use super::{AFTER_ERROR, Driver, HEARTBEAT, Held, Spec, pass};
 use crate::clock;
 use crate::core::backoff::{Backoff, Delays};
 use crate::core::lease;
@@ -182,18 +183,20 @@ impl Driver {
         started: Moment,
         end: Moment,
     ) -> Result<Guard, Error> {
-        let place = match self.join(spec) {
-            Some(place) => place,
+        let ticket = match self.join(spec) {
+            Some(ticket) => ticket,
             None => {
                 let entry = spec.entry()?;
                 match self.attempt(spec, entry, Some(self.queueing(spec)), end).await? {
                     Attempt::Granted(guard) => return Ok(guard),
-                    Attempt::Queued { standing, asked } => self.stand(spec, entry, standing, asked),
+                    Attempt::Queued { standing, asked } => {
+                        self.open_group(spec, entry, standing, asked)
+                    }
                     Attempt::Busy => return Err(timed_out(&spec.name, started)),
                 }
             }
         };
-        self.wait_in(place, end).await.unwrap_or_else(|| Err(timed_out(&spec.name, started)))
+        self.wait_in(ticket, end).await.unwrap_or_else(|| Err(timed_out(&spec.name, started)))
     }
 
     async fn acquire_by_attempts(
@@ -274,7 +277,13 @@ impl Driver {
         match acquired {
             Acquired::Granted(grant) => {
                 let deadline = lease::deadline(asked.sent, grant.lease);
-                Ok(Attempt::Granted(self.hold(spec, entry, grant, deadline, asked.strays)))
+                Ok(Attempt::Granted(self.hold(
+                    spec,
+                    entry,
+                    grant,
+                    deadline,
+                    asked.unmatched_losses,
+                )))
             }
             Acquired::Queued(standing) => Ok(Attempt::Queued { standing, asked }),
             Acquired::Busy => Ok(Attempt::Busy),
@@ -307,13 +316,9 @@ impl Driver {
 
     /// The guard, or none when the time is over first. A guard that arrives at the last moment
     /// is not thrown away.
-    async fn wait_in(
-        &self,
-        mut place: wait_group::Ticket,
-        end: Moment,
-    ) -> Option<Result<Guard, Error>> {
-        let in_time = self.before(end, place.guard()).await;
-        in_time.flatten().or_else(|| place.last_chance())
+    async fn wait_in(&self, mut ticket: Ticket, end: Moment) -> Option<Result<Guard, Error>> {
+        let in_time = self.before(end, ticket.guard()).await;
+        in_time.flatten().or_else(|| ticket.last_chance())
     }
 }
 

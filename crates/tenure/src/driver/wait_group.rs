@@ -1,284 +1,251 @@
-//! The tasks of this process that wait for one lock, behind one place in the store's queue.
+//! Wait groups: the tasks of this process that wait for one lock, behind one entry in the store's queue.
 //!
-//! A line stands in the store's queue under one entry, however many tasks are in it. This file
-//! keeps the lists; [`super::serve`] talks to the store, [`super::pass`] hands over locally.
+//! A group has one entry in that queue, however many tasks are in it. This file keeps the groups;
+//! [`super::serve`] connects them to the store, [`super::pass`] hands over between their tasks.
+//!
+//! Lock order: the groups' mutex before the agenda's. While either is held, no engine is called, no guard
+//! is dropped and no foreign code runs; the agenda wakes only the driver's own thread.
 
-use std::collections::{HashMap, VecDeque};
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::agenda::TimerKey;
-use super::{Driver, Spec};
-use crate::core::backoff::Delays;
-use crate::core::lease::ClockSync;
-use crate::core::moment::Moment;
-use crate::core::name::LockName;
-use crate::engine::Engine;
-use crate::error::{Error, StoreError};
+use super::agenda::Agenda;
+use super::{Held, Spec, foreign};
+use crate::error::StoreError;
 use crate::guard::Guard;
 use crate::owner::Entry;
-use crate::parking;
 use crate::sync::lock;
 
-/// All lines of a driver.
+mod questions;
+mod table;
+mod ticket;
+
+pub(super) use questions::Sent;
+use table::Table;
+pub(super) use table::{Basis, Closed, Member, Outcome, WaitGroupId};
+pub(super) use ticket::Ticket;
+
+/// All wait groups of a driver.
 #[derive(Default)]
 pub(super) struct WaitGroups {
-    pub(super) by_id: HashMap<WaitGroupId, WaitGroup>,
-    pub(super) by_entry: HashMap<Entry, WaitGroupId>,
-    /// WaitGroups that further tasks may join.
-    by_name: HashMap<LockName, WaitGroupId>,
-    /// Requests on their way to the store.
-    asking: HashMap<Entry, Asking>,
-    /// Wake-ups that met no line. One may have come before its line was there.
-    pub(super) early_wakeups: u64,
-    last_id: u64,
+    table: Mutex<Table>,
 }
 
-/// What has happened while a question is on its way to the store.
-///
-/// The engine performs the operations of one name in the order in which it was called. So a question
-/// whose call has returned is undone by whatever is sent after it. One whose call goes on, on another
-/// thread, may be performed at any moment: it is undone after its call has returned.
-#[derive(Clone, Copy, Default)]
-struct Asking {
-    /// There was a reason to ask again, of which its answer may not know.
-    is_outdated: bool,
-    /// The engine's call has returned; its answer has not come.
-    is_put: bool,
-    /// Its entry was given up before the engine's call had returned.
-    is_given_up: bool,
-    /// Its entry is being released, by a call that has not returned.
-    is_releasing: bool,
+/// How a queued entry became a group.
+pub(super) enum Opened {
+    /// It is a new group's. `is_outdated`: a wake-up may have been missed since the store was asked.
+    New { member: Member, is_outdated: bool },
+    /// Another task had opened a group meanwhile: the entry is not needed.
+    Joined(Member),
 }
 
-/// What the one who has put a question finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Put {
-    /// Its answer is wanted.
-    Wanted,
-    /// Its entry was given up meanwhile: what it did must be undone.
-    GivenUp,
-    /// Its entry is being released. The release comes first, because it is the one that reports
-    /// whether the lock was held; then whoever releases undoes the question.
-    Releasing,
-}
-
-pub(super) type WaitGroupId = u64;
-pub(super) type Outcome = Result<Guard, Error>;
-
-/// One line.
-pub(super) struct WaitGroup {
+/// A question that a group is about to put to the store.
+pub(super) struct Question {
+    pub(super) group: WaitGroupId,
+    pub(super) entry: Entry,
     pub(super) spec: Arc<Spec>,
-    /// Its place in the store's queue; none from a grant until it joins again.
-    pub(super) entry: Option<Entry>,
-    /// The last answer of the store.
-    pub(super) clock_sync: ClockSync,
-    /// How many losses had met no hold when that was asked.
-    pub(super) strays: u64,
-    pub(super) tasks: VecDeque<(u64, oneshot::Sender<Outcome>)>,
-    pub(super) alarm: Option<TimerKey>,
-    pub(super) outage: Option<Outage>,
-}
-
-/// StoreError with the store that a line is enduring.
-pub(super) struct Outage {
-    pub(super) since: Moment,
-    pub(super) delays: Delays,
-    pub(super) last: StoreError,
-}
-
-/// What is left to do for a line that is closed.
-#[must_use = "the store still has the group in its queue"]
-pub(super) struct Closed {
-    pub(super) alarm: Option<TimerKey>,
-    pub(super) abandon: Option<(LockName, Entry)>,
-    pub(super) tasks: VecDeque<(u64, oneshot::Sender<Outcome>)>,
 }
 
 impl WaitGroups {
-    /// Opens a line for an entry that the store has queued.
+    /// How many wake-ups have matched no group so far. To be read before the store is asked.
+    pub(super) fn early_wakeups(&self) -> u64 {
+        lock(&self.table).early_wakeups
+    }
+
+    /// Adds a task to a group that waits for the same lock with the same options, if there is one.
+    pub(super) fn join(&self, spec: &Spec) -> Option<Member> {
+        let mut table = lock(&self.table);
+        let id = table.joinable(spec)?;
+        Some(table.add_task(id))
+    }
+
+    /// Opens a group for an entry that the store has queued; it asks again after `delay`.
     pub(super) fn open(
-        &mut self,
+        &self,
         spec: &Arc<Spec>,
         entry: Entry,
-        clock_sync: ClockSync,
-        strays: u64,
-    ) -> WaitGroupId {
-        self.last_id += 1;
-        let id = self.last_id;
-        let spec = spec.clone();
-        if spec.is_shareable() {
-            self.by_name.insert(spec.name.clone(), id);
+        basis: Basis,
+        early_wakeups: u64,
+        delay: Duration,
+        agenda: &Agenda,
+    ) -> Opened {
+        let mut table = lock(&self.table);
+        if let Some(id) = table.joinable(spec) {
+            return Opened::Joined(table.add_task(id));
         }
-        self.by_entry.insert(entry, id);
-        let entry = Some(entry);
-        let tasks = VecDeque::new();
-        let group = WaitGroup { spec, entry, clock_sync, strays, tasks, alarm: None, outage: None };
-        self.by_id.insert(id, group);
-        id
+        let id = table.open(spec, entry, basis);
+        let member = table.add_task(id);
+        let is_outdated = table.early_wakeups != early_wakeups;
+        table.schedule(id, delay, agenda);
+        Opened::New { member, is_outdated }
     }
 
-    /// A line that a task with this wish may join.
-    pub(super) fn joinable(&self, spec: &Spec) -> Option<WaitGroupId> {
-        if self.by_name.is_empty() || !spec.is_shareable() {
-            return None;
+    /// Removes a task. The caller drops the sender and clears the group, if it was the last.
+    pub(super) fn leave(
+        &self,
+        member: &Member,
+    ) -> (Option<oneshot::Sender<Outcome>>, Option<Closed>) {
+        let mut table = lock(&self.table);
+        let Some(group) = table.by_id.get_mut(&member.group) else { return (None, None) };
+        // Tasks are in the order of their arrival, and so are their numbers.
+        let at = group.tasks.binary_search_by_key(&member.task, |(task, _)| *task);
+        let removed = at.ok().and_then(|at| group.tasks.remove(at));
+        (removed.map(|(_, sender)| sender), table.close_if_empty(member.group))
+    }
+
+    /// The group under an entry. If there is none, the wake-up that this call is about is counted in
+    /// [`WaitGroups::early_wakeups`].
+    pub(super) fn woken(&self, entry: Entry) -> Option<(WaitGroupId, Basis)> {
+        let mut table = lock(&self.table);
+        let id = table.by_entry.get(&entry).copied();
+        let found = id.and_then(|id| Some((id, table.by_id.get(&id)?.basis)));
+        if found.is_none() {
+            // Early, or given up. Early: `open` sees the count. Given up: a cancel is in flight.
+            table.early_wakeups += 1;
         }
-        let id = *self.by_name.get(&spec.name)?;
-        let group = self.by_id.get(&id)?;
-        group.spec.is_compatible_with(spec.lease, &spec.about).then_some(id)
+        found
     }
 
-    /// The line of this name, if others may join it.
-    pub(super) fn shared(&self, name: &LockName) -> Option<(WaitGroupId, &WaitGroup)> {
-        let id = *self.by_name.get(name)?;
-        self.by_id.get(&id).map(|group| (id, group))
+    /// All groups, after wake-ups may have been missed, also by a group that is about to open.
+    pub(super) fn missed_wakeups(&self) -> Vec<WaitGroupId> {
+        let mut table = lock(&self.table);
+        table.early_wakeups += 1;
+        table.by_id.keys().copied().collect()
     }
 
-    /// Puts a task at the end of a line.
-    pub(super) fn add_task(&mut self, driver: &Arc<Driver>, id: WaitGroupId) -> Ticket {
-        self.last_id += 1;
-        let task = self.last_id;
-        let (sender, receiver) = oneshot::channel();
-        if let Some(group) = self.by_id.get_mut(&id) {
-            group.tasks.push_back((task, sender));
-        }
-        Ticket { driver: driver.clone(), group: id, task, receiver }
+    /// Takes the grant of an entry for its group, once: the same grant may be reported twice.
+    pub(super) fn take_grant(&self, entry: Entry) -> Option<(WaitGroupId, Arc<Spec>)> {
+        let mut table = lock(&self.table);
+        let id = table.by_entry.remove(&entry)?;
+        let group = table.by_id.get_mut(&id)?;
+        group.entry = None;
+        group.outage = None;
+        Some((id, group.spec.clone()))
     }
 
-    /// Closes a line if no task is left in it.
-    pub(super) fn close_if_empty(&mut self, id: WaitGroupId) -> Option<Closed> {
-        self.by_id.get(&id).is_some_and(|group| group.tasks.is_empty()).then(|| self.close(id))?
-    }
-
-    /// Closes a line, with whoever is in it.
-    pub(super) fn close(&mut self, id: WaitGroupId) -> Option<Closed> {
-        let group = self.by_id.remove(&id)?;
-        let name = &group.spec.name;
-        if self.by_name.get(name) == Some(&id) {
-            self.by_name.remove(name);
-        }
-        if let Some(entry) = group.entry {
-            self.by_entry.remove(&entry);
-        }
-        let standing = group.entry.filter(|&entry| !self.disown(entry));
-        let abandon = standing.map(|entry| (name.clone(), entry));
-        Some(Closed { alarm: group.alarm, abandon, tasks: group.tasks })
-    }
-
-    /// Notes that the engine is called for an entry. False if a question is on its way already, whose
-    /// answer comes too early then.
-    pub(super) fn start_asking(&mut self, entry: Entry) -> bool {
-        match self.asking.entry(entry) {
-            std::collections::hash_map::Entry::Occupied(mut asking) => {
-                asking.get_mut().is_outdated = true;
-                false
-            }
-            std::collections::hash_map::Entry::Vacant(place) => {
-                place.insert(Asking::default());
-                true
+    /// Sends a guard to the first task of a group that still wants it, or returns it.
+    pub(super) fn give(&self, id: WaitGroupId, mut guard: Guard) -> Option<Guard> {
+        loop {
+            let next = lock(&self.table).by_id.get_mut(&id).and_then(|it| it.tasks.pop_front());
+            let Some((_, task)) = next else {
+                return Some(guard);
+            };
+            // The guard is stored before its receiver is woken, so a waker that panics does not lose it.
+            match foreign::call(|| task.send(Ok(guard))) {
+                Some(Err(Ok(unwanted))) => guard = unwanted,
+                _ => return None,
             }
         }
     }
 
-    /// Notes that the engine's call has returned.
-    pub(super) fn put(&mut self, entry: Entry) -> Put {
-        let Some(asking) = self.asking.get_mut(&entry) else { return Put::Wanted };
-        asking.is_put = true;
-        if asking.is_releasing {
-            return Put::Releasing;
-        }
-        if asking.is_given_up {
-            self.asking.remove(&entry);
-            return Put::GivenUp;
-        }
-        Put::Wanted
+    /// After a grant: a new entry for the remaining tasks. The error is the group, if none remain.
+    pub(super) fn renew_entry(&self, id: WaitGroupId) -> Result<(), Option<Closed>> {
+        let mut table = lock(&self.table);
+        let closed = table.close_if_empty(id);
+        let Some(group) = table.by_id.get_mut(&id) else { return Err(closed) };
+        let entry = Entry::single();
+        group.entry = Some(entry);
+        table.by_entry.insert(entry, id);
+        Ok(())
     }
 
-    /// Notes its answer. True if there was a reason meanwhile to ask again.
-    pub(super) fn stop_asking(&mut self, entry: Entry) -> bool {
-        self.asking.remove(&entry).is_some_and(|asking| asking.is_outdated)
+    /// The group to which a hold may be handed over locally.
+    pub(super) fn successors(&self, held: &Held) -> Option<WaitGroupId> {
+        lock(&self.table).compatible(&held.name, held.lease, &held.about)
     }
 
-    /// Gives an entry up. True if the engine is being called for it: whoever does that undoes it.
-    fn disown(&mut self, entry: Entry) -> bool {
-        match self.asking.get_mut(&entry) {
-            Some(asking) if !asking.is_put => {
-                asking.is_given_up = true;
-                true
-            }
-            _ => false,
-        }
+    /// Closes a group if no task is left in it.
+    pub(super) fn close_if_empty(&self, id: WaitGroupId) -> Option<Closed> {
+        lock(&self.table).close_if_empty(id)
+    }
+
+    /// Closes every group.
+    pub(super) fn close_all(&self) -> Vec<Closed> {
+        let mut table = lock(&self.table);
+        let ids: Vec<_> = table.by_id.keys().copied().collect();
+        ids.into_iter().filter_map(|id| table.close(id)).collect()
+    }
+}
+
+/// Questions and their answers.
+impl WaitGroups {
+    /// A question for a group; none if it has left the queue, or a question is in flight already.
+    pub(super) fn start_asking(&self, id: WaitGroupId) -> Option<Question> {
+        let mut table = lock(&self.table);
+        let group = table.by_id.get(&id)?;
+        let (entry, spec) = (group.entry?, group.spec.clone());
+        table.questions.start(entry).then_some(Question { group: id, entry, spec })
+    }
+
+    /// The engine's call for a question has returned.
+    pub(super) fn sent(&self, entry: Entry) -> Sent {
+        lock(&self.table).questions.sent(entry)
     }
 
     /// An entry is about to be released. True if the engine is being called for it.
-    pub(super) fn start_releasing(&mut self, entry: Entry) -> bool {
-        if self.asking.is_empty() || !self.disown(entry) {
-            return false;
-        }
-        self.asking.entry(entry).and_modify(|asking| asking.is_releasing = true);
-        true
+    pub(super) fn start_releasing(&self, entry: Entry) -> bool {
+        lock(&self.table).questions.start_releasing(entry)
     }
 
-    /// The call that releases has returned. True if that of the question has, too, which must now be
-    /// undone.
-    pub(super) fn stop_releasing(&mut self, entry: Entry) -> bool {
-        let Some(asking) = self.asking.get_mut(&entry) else { return false };
-        asking.is_releasing = false;
-        let is_put = asking.is_put;
-        if is_put {
-            self.asking.remove(&entry);
-        }
-        is_put
+    /// The call that releases has returned. True if a question must now be undone.
+    pub(super) fn stop_releasing(&self, entry: Entry) -> bool {
+        lock(&self.table).questions.stop_releasing(entry)
     }
-}
 
-/// A task's place in a line. Dropping it leaves the line.
-pub(super) struct Ticket {
-    driver: Arc<Driver>,
-    group: WaitGroupId,
-    task: u64,
-    receiver: oneshot::Receiver<Outcome>,
-}
+    /// The store has granted. False if the answer is not wanted any more.
+    pub(super) fn answered_granted(&self, question: &Question) -> bool {
+        lock(&self.table).answered(question).is_some()
+    }
 
-impl Ticket {
-    /// The guard, when it is this task's turn; none if the line was closed without a word.
-    pub(super) async fn guard(&mut self) -> Option<Outcome> {
-        poll_fn(|context| {
-            let polled = Pin::new(&mut self.receiver).poll(context);
-            if polled.is_pending() && parking::is_polling() {
-                self.driver.engine.await_wakeup();
+    /// The store has queued the entry; the group asks again after `delay`. True if it must ask at once.
+    pub(super) fn answered_queued(
+        &self,
+        question: &Question,
+        basis: Basis,
+        delay: Duration,
+        agenda: &Agenda,
+    ) -> bool {
+        let mut table = lock(&self.table);
+        let Some((group, is_outdated)) = table.answered(question) else { return false };
+        group.basis = basis;
+        group.outage = None;
+        table.schedule(question.group, delay, agenda);
+        is_outdated
+    }
+
+    /// The store has neither granted nor queued; the group asks again after `delay`.
+    pub(super) fn answered_busy(&self, question: &Question, delay: Duration, agenda: &Agenda) {
+        let mut table = lock(&self.table);
+        if table.answered(question).is_some() {
+            table.schedule(question.group, delay, agenda);
+        }
+    }
+
+    /// The store has refused for good: closes the group, if it still wants the answer.
+    pub(super) fn answered_refused(&self, question: &Question) -> Option<Closed> {
+        let mut table = lock(&self.table);
+        table.answered(question)?;
+        table.close(question.group)
+    }
+
+    /// The store could not answer: the group retries for as long as `patience` lasts, and is closed then.
+    pub(super) fn answered_error(
+        &self,
+        question: &Question,
+        error: StoreError,
+        patience: Duration,
+        agenda: &Agenda,
+    ) -> Option<(Closed, StoreError)> {
+        let mut table = lock(&self.table);
+        let (group, _) = table.answered(question)?;
+        match group.retry_after(error, patience) {
+            Ok(delay) => {
+                table.schedule(question.group, delay, agenda);
+                None
             }
-            polled.map(Result::ok)
-        })
-        .await
-    }
-
-    /// What was sent before now. Nothing can be sent after this.
-    pub(super) fn last_chance(&mut self) -> Option<Outcome> {
-        self.receiver.close();
-        self.receiver.try_recv().ok()
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        if self.driver.is_inherited() {
-            return;
+            Err(error) => Some((table.close(question.group)?, error)),
         }
-        let mut groups = lock(&self.driver.groups);
-        let Some(group) = groups.by_id.get_mut(&self.group) else {
-            return;
-        };
-        // Tasks are in the order in which they came, and so are their numbers.
-        let at = group.tasks.binary_search_by_key(&self.task, |(task, _)| *task);
-        let sender = at.ok().and_then(|at| group.tasks.remove(at));
-        let closed = groups.close_if_empty(self.group);
-        drop(groups);
-        // It wakes the receiver, which is foreign code.
-        drop(sender);
-        self.driver.clear(closed);
     }
 }

@@ -17,7 +17,6 @@ use crate::engine::{Engine, Grant, Renewal, Renewed};
 use crate::error::{Error, Lost, StoreError, WhyLost};
 use crate::guard::Guard;
 use crate::owner::{Entry, Owner};
-use crate::sync::lock;
 use crate::telemetry;
 
 /// Between two attempts to renew a hold that is nearly over; or a round trip, if that is longer.
@@ -187,17 +186,6 @@ impl Driver {
         for held in self.agenda.holds_lost(name, owner) {
             self.lose(&held, WhyLost::NotHeld);
         }
-    }
-
-    /// Wake-ups may have been missed: every line asks, every hold is renewed, now.
-    pub(super) fn look_again(self: &Arc<Self>) {
-        let mut known = lock(&self.groups);
-        // Also for a line that is about to open.
-        known.early_wakeups += 1;
-        let groups: Vec<_> = known.by_id.keys().copied().collect();
-        drop(known);
-        groups.into_iter().for_each(|group| self.ask(group));
-        self.tend(self.agenda.holds(), clock::now());
     }
 
     pub(super) fn lose(&self, held: &Arc<Held>, why: WhyLost) {
