@@ -293,7 +293,7 @@ impl Tenure {
     /// # Errors
     /// [`Error::Lost`] when it is not held any more, or trouble with the store.
     pub async fn adopt(&self, handle: Handle) -> Result<Guard, Error> {
-        let strays = self.client.driver.strays();
+        let unmatched_losses = self.client.driver.unmatched_losses();
         let deadline = self.renew_until(&handle, handle.lease()).await?;
         let mut lock = self.lock(handle.name()).lease(handle.lease().duration());
         lock = lock.owner(handle.owner());
@@ -304,7 +304,7 @@ impl Tenure {
             at: Moment::ZERO,
         };
         let spec = lock.spec()?;
-        Ok(self.client.driver.hold(&spec, handle.entry(), grant, deadline, strays))
+        Ok(self.client.driver.hold(&spec, handle.entry(), grant, deadline, unmatched_losses))
     }
 
     /// How the connections to the store are, for a health check. It asks nobody, and does not

@@ -43,6 +43,7 @@ mod background;
 mod flight;
 mod gate;
 mod held;
+mod holding;
 mod pass;
 mod reentry;
 mod release;
