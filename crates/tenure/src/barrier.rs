@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::driver::Wait;
 use crate::error::Error;
 use crate::info::LockInfo;
 use crate::lock::Lock;
+use crate::wait::Wait;
 
 /// Lets so many parties go on together: each waits until all are there. Then it can be used again.
 ///

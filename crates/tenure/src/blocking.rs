@@ -23,12 +23,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::driver::{Released, Wait};
 use crate::error::Error;
+use crate::guard::Released;
 use crate::handle::Handle;
 use crate::info::LockInfo;
 use crate::owner::Owner;
 use crate::parking::{self, Waiting};
+use crate::wait::Wait;
 
 /// A lock for code that is not async. Made by [`crate::Lock::blocking`]; a re-entrant one takes
 /// the calling thread for its owner.

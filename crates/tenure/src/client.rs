@@ -14,14 +14,14 @@ use crate::core::lease::{self, Lease};
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::core::shape::{Kind, Shape};
-use crate::driver::{Driver, Identity, PATIENCE, Released, Spec, Wait};
+use crate::driver::{Driver, Identity, PATIENCE, Spec};
 use crate::election::Election;
 use crate::engine::{
     Engine, Finding, ForceOutcome, ForceRequest, Grant, Health, ListRequest, MemoryEngine,
     ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
 };
 use crate::error::{Error, Invalid, Lost, StoreError, WhyLost};
-use crate::guard::Guard;
+use crate::guard::{Guard, Released};
 use crate::handle::Handle;
 use crate::info::{About, LockInfo};
 use crate::latch::Latch;
@@ -31,6 +31,7 @@ use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::sync::lock;
 use crate::telemetry;
+use crate::wait::Wait;
 
 /// A client of a store. Cheap to clone; all clones share one connection and one thread.
 ///

@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime};
 
 use crate::clock;
 use crate::core::fence::Fence;
-use crate::driver::{Released, Wait};
 use crate::error::{Error, Invalid, Lost, WhyLost};
-use crate::guard::{Guard, protect};
+use crate::guard::{Guard, Released, protect};
 use crate::info::{About, HolderInfo, LockInfo};
 use crate::lock::Lock;
 use crate::owner::Owner;
+use crate::wait::Wait;
 
 /// The lease of a leader that does not choose another.
 const LEASE: Duration = Duration::from_secs(15);

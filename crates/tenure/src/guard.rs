@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::clock;
 use crate::core::fence::Fence;
 use crate::core::name::LockName;
-use crate::driver::{Driver, Held, Released};
+use crate::driver::{Driver, Held};
 use crate::error::{Error, Invalid, Lost};
 use crate::handle::Handle;
 use crate::owner::Owner;
@@ -298,6 +298,15 @@ impl fmt::Debug for Guard {
             .field("remaining", &self.remaining())
             .finish()
     }
+}
+
+/// The outcome of a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// The lock was held until now.
+    Now,
+    /// The lock had been lost before; there was nothing to release.
+    AlreadyLost,
 }
 
 /// Tells of the loss of a lock, apart from its guard.

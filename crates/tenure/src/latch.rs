@@ -4,11 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::core::shape::{Kind, Shape};
-use crate::driver::Wait;
 use crate::error::Error;
 use crate::info::LockInfo;
 use crate::lock::Lock;
 use crate::owner::Owner;
+use crate::wait::Wait;
 
 /// Opens when it has been counted down so many times; those who wait then go on, and those who come
 /// later do not wait.

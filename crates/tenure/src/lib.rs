@@ -56,6 +56,7 @@ mod semaphore;
 mod sync;
 mod telemetry;
 mod thread;
+mod wait;
 
 pub use barrier::Barrier;
 pub use client::{Builder, Fallback, Tenure};
@@ -65,10 +66,9 @@ pub use core::lease::Lease;
 pub use core::moment::{Moment, Now};
 pub use core::name::LockName;
 pub use core::shape::{Kind, Shape};
-pub use driver::{Released, Wait};
 pub use election::{Changes, Election, Leader, Leadership};
 pub use error::{Error, Invalid, Lost, StoreError, WhyLost};
-pub use guard::{Guard, LostSignal};
+pub use guard::{Guard, LostSignal, Released};
 pub use handle::Handle;
 pub use info::{About, ForceRecord, HolderInfo, LockInfo, WaiterInfo};
 pub use latch::Latch;
@@ -77,6 +77,7 @@ pub use many::{Guards, acquire_all};
 pub use owner::{Entry, Owner};
 pub use rwlock::{RwLock, WriteGuard};
 pub use semaphore::Semaphore;
+pub use wait::Wait;
 
 /// The examples of the README are tests.
 #[cfg(doctest)]

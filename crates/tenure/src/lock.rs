@@ -8,12 +8,13 @@ use crate::client::Tenure;
 use crate::core::lease::Lease;
 use crate::core::name::LockName;
 use crate::core::shape::Shape;
-use crate::driver::{Identity, Spec, Wait};
+use crate::driver::{Identity, Spec};
 use crate::engine::ForceOutcome;
 use crate::error::{Error, Invalid};
 use crate::guard::Guard;
 use crate::info::{About, LockInfo};
 use crate::owner::Owner;
+use crate::wait::Wait;
 
 /// A lock by its name, and how it is to be held. Making one costs nothing in the store; it can be
 /// cloned and used again.

@@ -8,10 +8,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock;
-use crate::driver::{Driver, Released, Spec, Wait};
+use crate::driver::{Driver, Spec};
 use crate::error::{Error, Invalid, Lost};
-use crate::guard::{Guard, protect};
+use crate::guard::{Guard, Released, protect};
 use crate::lock::Lock;
+use crate::wait::Wait;
 
 /// Acquires several locks, all of them or none, in whatever stores they are.
 ///

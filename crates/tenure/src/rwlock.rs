@@ -4,9 +4,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
-use crate::driver::Released;
 use crate::error::Error;
-use crate::guard::Guard;
+use crate::guard::{Guard, Released};
 use crate::info::LockInfo;
 use crate::lock::Lock;
 use crate::owner::Owner;

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::{Guard, Lock, as_thread, block_on};
-use crate::driver::{Released, Wait};
 use crate::election::{Leader, Leadership};
 use crate::error::Error;
+use crate::guard::Released;
 use crate::info::LockInfo;
+use crate::wait::Wait;
 
 /// A mirror of a type whose methods give values that need no mirror of their own.
 macro_rules! mirror {

@@ -62,11 +62,9 @@ use background::Background;
 use gate::Gate;
 pub(crate) use held::Held;
 use reentry::Reentries;
-pub use release::Released;
 use sharing::SharedReads;
 pub(crate) use spec::{Identity, Spec};
 use trampoline::Event;
-pub use wait::Wait;
 use wait_group::WaitGroups;
 
 /// Timers run on a clock that stands still while the machine is suspended. Looking up at least

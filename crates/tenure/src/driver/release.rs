@@ -11,16 +11,8 @@ use crate::clock;
 use crate::core::moment::Moment;
 use crate::engine::{Answer, Engine, ReleaseOutcome, ReleaseRequest};
 use crate::error::{Error, StoreError};
+use crate::guard::Released;
 use crate::telemetry;
-
-/// What a release found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Released {
-    /// The lock was held until now.
-    Now,
-    /// The lock had been lost before; there was nothing to release.
-    AlreadyLost,
-}
 
 impl Driver {
     /// Releases, and tells how it went.

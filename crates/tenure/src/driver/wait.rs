@@ -4,14 +4,13 @@
 //! flight when the caller gives up is finished in the background and undone (I8).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::flight::{Flight, no_answer};
 use super::serve::Asked;
 use super::wait_group::Ticket;
 use super::{AFTER_ERROR, Driver, HEARTBEAT, Held, Spec, pass};
 use crate::clock;
-use crate::core::backoff::{Backoff, Delays};
+use crate::core::backoff::Delays;
 use crate::core::lease;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
@@ -19,63 +18,7 @@ use crate::engine::{Acquired, Answer, Engine, Queueing};
 use crate::error::{Error, StoreError};
 use crate::guard::Guard;
 use crate::owner::Entry;
-
-/// How long, or how often, an acquire tries.
-///
-/// Without attempts or a retry strategy a waiter stands in the store's queue and is woken when it
-/// is its turn: the fastest and the fair way. With them it asks again after each delay, and stands
-/// in no queue.
-///
-/// ```
-/// use std::time::Duration;
-/// use tenure::{Backoff, Wait};
-///
-/// let five_seconds = Wait::within(Duration::from_secs(5));
-/// let three_times = Wait::attempts(3).retry(Backoff::fixed(Duration::from_millis(50)));
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct Wait {
-    within: Option<Duration>,
-    attempts: Option<u32>,
-    retry: Option<Backoff>,
-}
-
-impl Wait {
-    /// Until it is acquired.
-    pub const fn forever() -> Self {
-        Self { within: None, attempts: None, retry: None }
-    }
-
-    /// For this time at most.
-    pub const fn within(time: Duration) -> Self {
-        Self { within: Some(time), attempts: None, retry: None }
-    }
-
-    /// With so many attempts at most, at least one.
-    pub const fn attempts(attempts: u32) -> Self {
-        Self { within: None, attempts: Some(attempts), retry: None }
-    }
-
-    /// Asks again after delays like these, instead of standing in the queue.
-    #[must_use]
-    pub fn retry(mut self, backoff: Backoff) -> Self {
-        self.retry = Some(backoff);
-        self
-    }
-
-    /// What is left of it after some time.
-    pub(crate) fn after(&self, elapsed: Duration) -> Self {
-        let within = self.within.map(|time| time.saturating_sub(elapsed));
-        Self { within, ..self.clone() }
-    }
-
-    /// For this time at most, as well.
-    #[must_use]
-    pub const fn or_within(mut self, time: Duration) -> Self {
-        self.within = Some(time);
-        self
-    }
-}
+use crate::wait::Wait;
 
 impl Driver {
     /// Acquires, waiting as told.
