@@ -1,4 +1,4 @@
-//! Work that goes on without a caller, on the driver's thread.
+//! Background tasks: work without a caller, on the driver's thread.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -14,15 +14,15 @@ use crate::parking;
 use crate::sync::lock;
 
 impl Driver {
-    /// Runs a future on the driver's thread, whatever becomes of the caller (I8).
+    /// Runs a future on the driver's thread, independently of the caller (I8).
     pub(crate) fn spawn(self: &Arc<Self>, future: impl Future<Output = ()> + Send + 'static) {
-        // What it awaits was often sent by this thread, which now need not wait for it.
+        // This thread has often sent the request that the future awaits, and need not read its answer.
         parking::leave_to_others();
         self.spawner.spawn(self.watched(future));
     }
 
-    /// The same, for a future that mostly waits for an answer that is on its way: the driver's thread is
-    /// woken when that is there, and not before.
+    /// The same, for a future that mostly waits for an answer in flight: the driver's thread is woken when
+    /// the answer arrives, and not before.
     pub(crate) fn spawn_later(self: &Arc<Self>, future: impl Future<Output = ()> + Send + 'static) {
         Deferred::start(self, Box::pin(self.watched(future)));
         parking::leave_to_others();
@@ -47,7 +47,7 @@ impl Driver {
         }
     }
 
-    /// Resolves when nothing is left to clean up, or the time is over. True in the first case.
+    /// Resolves when no background task is left, or after `time`. True in the first case.
     pub(crate) async fn quiet_within(&self, time: Duration) -> bool {
         self.before(clock::now() + time, self.quiet()).await.is_some()
     }
@@ -58,7 +58,7 @@ impl Driver {
     }
 }
 
-/// Work that goes on without a caller.
+/// The background tasks of a driver.
 #[derive(Default)]
 pub(super) struct Background {
     running: AtomicUsize,
@@ -67,7 +67,8 @@ pub(super) struct Background {
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A task that was polled by the thread that started it, and goes to the driver's thread when it is woken.
+/// A task that was first polled by the thread that started it, and moves to the driver's thread when it is
+/// woken.
 struct Deferred {
     driver: Weak<Driver>,
     is_woken: AtomicBool,
@@ -86,7 +87,7 @@ impl Deferred {
             return;
         }
         *lock(&deferred.task) = Some(task);
-        // Woken before the task was there to be taken, it found nothing.
+        // A wake-up that came before the task was stored found none to move.
         if deferred.is_woken.load(Ordering::SeqCst) {
             deferred.move_on();
         }
@@ -107,7 +108,7 @@ impl Wake for Deferred {
     }
 }
 
-/// One piece of it, until it is done, or dropped with the thread.
+/// One background task, until it is done, or dropped with the thread.
 struct Running {
     driver: Arc<Driver>,
 }

@@ -1,4 +1,4 @@
-//! An acquire on its way to the store and back.
+//! An acquire in flight.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl<'a> Flight<'a> {
     }
 }
 
-/// Stands for an attempt that was not answered.
+/// The answer of an attempt that was not answered.
 pub(super) fn no_answer() -> Answer<Acquired> {
     Answer::now(Err(StoreError::unknown("no answer")))
 }

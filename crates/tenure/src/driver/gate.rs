@@ -1,5 +1,5 @@
-//! The engine of a driver, out of reach for a forked child: there it would write into its parent's
-//! sockets, and wait for locks whose holders are threads that it does not have.
+//! The engine of a driver, which a forked child cannot reach: there it would write into its parent's
+//! sockets, and wait for mutexes whose holders are threads that it does not have.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::owner::Owner;
 
 /// The engine, in the process that made it.
 pub(crate) struct Gate {
-    // None only at the very end, in a forked child.
+    // None only while it is dropped in a forked child.
     engine: Option<Box<dyn Engine>>,
     process: Process,
 }
@@ -33,7 +33,7 @@ impl Gate {
     fn ask<T>(&self, operation: impl FnOnce(&dyn Engine) -> Answer<T>) -> Answer<T> {
         match self.check() {
             Ok(()) => operation(self.engine()),
-            Err(trouble) => Answer::now(Err(trouble)),
+            Err(error) => Answer::now(Err(error)),
         }
     }
 
@@ -54,7 +54,7 @@ impl Engine for Gate {
     fn acquire_all(&self, requests: Vec<AcquireRequest>) -> Vec<Answer<Acquired>> {
         match self.check() {
             Ok(()) => self.engine().acquire_all(requests),
-            Err(trouble) => requests.iter().map(|_| Answer::now(Err(trouble.clone()))).collect(),
+            Err(error) => requests.iter().map(|_| Answer::now(Err(error.clone()))).collect(),
         }
     }
 
@@ -99,7 +99,7 @@ impl Engine for Gate {
     fn health(&self) -> Health {
         match self.check() {
             Ok(()) => self.engine().health(),
-            Err(trouble) => Health::down("process", &trouble),
+            Err(error) => Health::down("process", &error),
         }
     }
 
@@ -124,7 +124,7 @@ impl Engine for Gate {
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        // A child leaves its copy as it is: to close it would take leave of the store for its parent.
+        // A child leaves its copy as it is: closing it would unregister its parent from the store.
         if self.process.is_left() {
             std::mem::forget(self.engine.take());
         }

@@ -1,4 +1,4 @@
-//! A lock that this process holds: what its guard and the driver share.
+//! A lock that this process holds: the state that its guard and the driver share.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
@@ -14,7 +14,7 @@ use crate::error::{Lost, WhyLost};
 use crate::info::About;
 use crate::owner::Entry;
 
-/// One hold. Its state changes only under the driver's agenda; everyone may read it.
+/// One hold. Its state changes only under the agenda's mutex; any thread may read it.
 ///
 /// There may be hundreds of thousands of these, so the fields are few and small.
 pub(crate) struct Held {
@@ -29,20 +29,20 @@ pub(crate) struct Held {
     pub(super) lease: Lease,
     /// The least holding time in milliseconds, zero for none.
     pub(super) at_least: u32,
-    /// How much later the present turn began, in microseconds.
+    /// How much later the current turn began, in microseconds.
     later: AtomicU32,
-    /// Whose turn it is: counts the local hand-overs.
+    /// The current turn: counts the local hand-overs.
     turn: AtomicU8,
     origin: Origin,
     deadline: AtomicU64,
     alarm: AtomicU64,
     state: AtomicU8,
     renewing: AtomicU8,
-    // Made by the first one who waits for the loss; most holders never do.
+    // Made by the first task that waits for the loss; most holders have none.
     watch: OnceLock<Box<Watch>>,
 }
 
-/// How the lease is kept up.
+/// How the lease is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Renewing {
@@ -54,8 +54,8 @@ pub(super) enum Renewing {
     Always = 2,
 }
 
-/// How many local hand-overs the reserved fences allow, and whether the store's queue had given the lock to this
-/// client. In one byte: one more would make each hold larger by eight.
+/// How many local hand-overs the reserved fences allow, and whether the lock came by a hand-over of the store's
+/// queue. In one byte: one more would make each hold larger by eight.
 #[derive(Clone, Copy)]
 struct Origin(u8);
 
@@ -71,7 +71,7 @@ impl Origin {
 const HELD: u8 = 0;
 const LEASE_ENDED: u8 = 1;
 const NOT_HELD: u8 = 2;
-/// Released, passed on or detached: this guard has nothing to do with the lock any more.
+/// Released, passed on or detached: the guard does not hold the lock any more.
 const FINISHED: u8 = 3;
 /// The driver has ended.
 const ENDED: u8 = 4;
@@ -79,7 +79,7 @@ const ENDED: u8 = 4;
 /// No alarm is set.
 const NO_ALARM: u64 = u64::MAX;
 
-/// What a new hold is made of, besides what the driver knows.
+/// The properties of a new hold.
 pub(super) struct Terms {
     pub(super) name: LockName,
     pub(super) entry: Entry,
@@ -129,17 +129,17 @@ impl Held {
         self.origin.0 & !Origin::HANDED_OVER
     }
 
-    /// Whether the store's queue had given it to this client.
+    /// Whether it came by a hand-over of the store's queue.
     pub(super) fn was_handed_over(&self) -> bool {
         self.origin.0 & Origin::HANDED_OVER != 0
     }
 
-    /// Since when the present turn goes on.
+    /// When the current turn began.
     pub(super) fn since(&self) -> Moment {
         self.process_since + Duration::from_micros(self.later.load(Ordering::Relaxed).into())
     }
 
-    /// Whose turn it is.
+    /// The current turn.
     pub(super) fn turn(&self) -> u8 {
         self.turn.load(Ordering::Acquire)
     }
@@ -149,7 +149,7 @@ impl Held {
         self.first_fence.later_by(turn)
     }
 
-    /// The next turn begins. Only whoever has the present one may say so.
+    /// Starts the next turn. Only the holder of the current one may call this.
     pub(super) fn next_turn(&self, now: Moment) -> u8 {
         let later = now.since(self.process_since).as_micros();
         // Local hand-overs end after milliseconds, so it always fits.
@@ -161,13 +161,13 @@ impl Held {
         Moment::from_micros(self.deadline.load(Ordering::Acquire))
     }
 
-    /// Why the lock is lost for the one whose turn it was; none if it was passed on, or is held.
+    /// Why the lock is lost for the holder of a turn; none if it was passed on, or is held.
     pub(crate) fn lost_for(&self, turn: u8, now: Moment) -> Option<Lost> {
         if turn == self.turn() { self.lost(now) } else { None }
     }
 
-    /// Why the lock is lost at `now`; none while it is held. Looks at the clock too: a process
-    /// that was stopped past its lease knows it before any thread could tell (I9).
+    /// Why the lock is lost at `now`; none while it is held. Checks the clock too: a process that was
+    /// stopped past its lease learns of the loss before any thread could report it (I9).
     pub(crate) fn lost(&self, now: Moment) -> Option<Lost> {
         let why = match self.state.load(Ordering::Acquire) {
             _ if self.driver.is_inherited() => WhyLost::Forked,
@@ -180,13 +180,13 @@ impl Held {
         Some(Lost { name: self.name.clone(), why })
     }
 
-    /// Resolves when the lock is lost for the one whose turn it is; never, if it is released or
-    /// passed on before.
+    /// Resolves when the lock is lost for the holder of a turn; never, if it is released or passed on
+    /// before.
     pub(crate) async fn until_lost(&self, turn: u8) -> Lost {
         let watch = self.watch.get_or_init(Box::default);
-        // Against `announce`: either it sees the watch, or we see the state.
+        // Pairs with `announce`: either it sees the watch, or this thread sees the state.
         fence(Ordering::SeqCst);
-        // As announced: the driver looks at the clock, and announces in time.
+        // Not by the clock: the driver checks it, and announces in time.
         watch.until(|| self.lost_for(turn, Moment::ZERO)).await
     }
 
@@ -202,7 +202,7 @@ impl Held {
         }
     }
 
-    /// Whether its lease is to be renewed, always or once more.
+    /// Whether its lease will be renewed, always or once more.
     pub(crate) fn is_kept_up(&self) -> bool {
         self.renewing() != Renewing::Never
     }
@@ -216,7 +216,7 @@ impl Held {
         self.deadline.fetch_max(deadline.as_micros(), Ordering::AcqRel);
     }
 
-    /// From held to lost; false if it was not held. Only under the agenda.
+    /// From held to lost; false if it was not held. Only under the agenda's mutex.
     pub(super) fn set_lost(&self, why: WhyLost) -> bool {
         let state = match why {
             WhyLost::LeaseEnded => LEASE_ENDED,
@@ -230,12 +230,12 @@ impl Held {
         held
     }
 
-    /// From held to finished; false if it was lost or finished before. Only under the agenda.
+    /// From held to finished; false if it was lost or finished before. Only under the agenda's mutex.
     pub(super) fn set_finished(&self) -> bool {
         self.state.swap(FINISHED, Ordering::AcqRel) == HELD
     }
 
-    /// Wakes everyone who waits for the loss.
+    /// Wakes every task that waits for the loss.
     pub(super) fn announce(&self) {
         fence(Ordering::SeqCst);
         if let Some(watch) = self.watch.get() {

@@ -1,26 +1,33 @@
-//! The driver: all waiting, renewing and cleaning up, once for every engine.
+//! The driver: waiting, renewing and cleaning up, once for every engine.
 //!
 //! - [`wait`]: one acquire, from the first attempt to the guard; [`flight`] is one attempt.
-//! - [`serve`]: what waiters ask the store, and what they do with its answers; [`line`] keeps the
-//!   list of them, [`pass`] is the local hand-over between them, [`sharing`] lets readers share.
-//! - [`watchdog`]: renewals, and noticing a loss in time.
-//! - [`release`]: letting go, in every path; [`undo`]: acquires that nobody wants any more.
+//! - [`serve`]: what waiters ask the store, and how they handle its answers; [`wait_group`] keeps
+//!   them, [`pass`] is the local hand-over between them.
+//! - [`reentry`] counts further entries of an owner, [`sharing`] lets readers share a hold.
+//! - [`held`]: a hold; [`holding`] is where it begins; [`watchdog`]: renewals, and losses.
+//! - [`release`]: every path that releases; [`undo`]: acquires that are not wanted any more.
 //! - [`background`]: work without a caller; [`alarm`]: timers for callers.
-//! - [`agenda`]: what is due when; [`watch`] wakes those who wait for an event.
-//! - [`trampoline`]: what calls back does not call deeper.
+//! - [`agenda`]: all timers of the driver and its callers; [`watch`] wakes the waiters of an event.
+//! - [`trampoline`]: callbacks become events, so that they do not nest.
 //! - [`gate`]: the engine, which a forked child cannot reach.
 //!
-//! It owns one thread with a small runtime, which does nothing but this. So renewals go on while
+//! The driver owns one thread with a small runtime, which does nothing else. So renewals continue while
 //! the caller's executor is blocked (I9), callers may use any executor or none, and clean-up does
-//! not depend on anyone's future being polled (I8).
+//! not depend on a caller's future being polled (I8).
 //!
-//! Locking: `lines` may be held while taking `agenda`, and `readers` while taking `reentries`, never
-//! the other way round. While any is held, no engine is called, no guard is dropped, and no foreign
-//! code runs: no waker is cloned, woken or dropped.
+//! Lock order. The wait groups, shared reads, re-entries and the agenda each own a mutex, which only
+//! their own methods take:
 //!
-//! Panics: one in foreign code ends where it is called. One in the engine or in the driver leaves the
-//! driver in doubt, and ends it: what it holds is lost, those who wait get an error, and so does
-//! everything after.
+//! - wait groups before agenda;
+//! - shared reads before re-entries;
+//! - never the other way round, and no other two together.
+//!
+//! While any of them is held, no engine is called, no guard is dropped and no foreign code runs: no
+//! caller's waker is cloned, woken or dropped. The agenda's bell wakes the driver's own thread only.
+//!
+//! Panics: a panic in foreign code is caught where that code is called. A panic in the engine or in the
+//! driver leaves the driver in an unknown state, and ends it: its holds are lost, its waiters get an
+//! error, and so does every later call.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -67,25 +74,25 @@ pub(crate) use spec::{Identity, Spec};
 use trampoline::Event;
 use wait_group::WaitGroups;
 
-/// Timers run on a clock that stands still while the machine is suspended. Looking up at least
-/// this often bounds how long a loss during suspend goes unannounced; `is_lost` sees it at once.
+/// Timers run on a clock that does not count suspend. Waking at least this often bounds how long a loss
+/// during suspend goes unreported; `is_lost` sees it at once.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// A waiter that has not asked again for this long is taken for dead by the store. It asks three
-/// times in that time.
+/// The store considers a waiter dead that has not asked again for this long. A waiter asks three times
+/// in that time.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// How many round trips a hand-over's lease lasts at least: one brings the grant and its confirmation, and
-/// most are for a waiter that is slow.
+/// The minimum claim lease, in round trips: one is for the grant and its confirmation, the others for a
+/// slow waiter.
 const CLAIM_TRIPS: u32 = 40;
 
-/// How long a hand-over's lease is at most, however far away the store is.
+/// The maximum claim lease, whatever the round trip.
 const LONGEST_CLAIM: Duration = Duration::from_secs(10);
 
-/// How long trouble with the store is endured before it is reported.
+/// How long errors of the store are retried before they are reported.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How soon to ask again after trouble with the store.
+/// The backoff after an error of the store.
 const AFTER_ERROR: Backoff =
     Backoff::jitter(Duration::from_millis(20), Duration::from_millis(1000));
 
@@ -93,13 +100,13 @@ const AFTER_ERROR: Backoff =
 pub(crate) struct Driver {
     this: Weak<Self>,
     pub(crate) engine: Gate,
-    /// The lease of a hand-over, where the engine has one.
+    /// The claim lease, if the engine has one.
     claim: Option<Duration>,
-    /// True for the local lock that stands in when the store cannot be reached.
+    /// True for the local fallback that is used when the store cannot be reached.
     pub(crate) is_fallback: bool,
     patience: Duration,
     process: Process,
-    /// Its thread has ended by a panic.
+    /// A panic has ended the driver.
     has_ended: AtomicBool,
     agenda: Agenda,
     groups: WaitGroups,
@@ -141,18 +148,18 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Whether this is a forked child's copy of it: the thread is not there, its mutexes may be locked
-    /// for ever, and the locks are not its.
+    /// Whether this is a forked child's copy: it has no thread, its mutexes may be locked forever, and the
+    /// holds are its parent's.
     pub(crate) fn is_inherited(&self) -> bool {
         self.process.is_left()
     }
 
-    /// Refuses to work in a forked child.
+    /// An error in a forked child.
     pub(crate) fn check_process(&self) -> Result<(), Error> {
         if self.process.is_left() { Err(Error::Forked) } else { Ok(()) }
     }
 
-    /// Refuses to work where nothing can.
+    /// An error in a forked child, and after the driver has ended.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.check_process()?;
         if self.has_ended() { Err(Error::Ended) } else { Ok(()) }
@@ -162,13 +169,13 @@ impl Driver {
         self.has_ended.load(Ordering::Acquire)
     }
 
-    /// How the connections to the store are, and the driver itself.
+    /// The state of the connections to the store, and of the driver itself.
     pub(crate) fn health(&self) -> Health {
         if self.has_ended() { Health::down("driver", &Error::Ended) } else { self.engine.health() }
     }
 
-    /// Its thread has ended, or may have left something undone: nothing is renewed and nobody is
-    /// served any more, and whoever relies on it must know.
+    /// Ends the driver after a panic: nothing is renewed and no waiter is served any more, so every
+    /// holder and waiter is notified.
     fn end(self: &Arc<Self>) {
         if self.has_ended.swap(true, Ordering::AcqRel) {
             return;
@@ -178,33 +185,33 @@ impl Driver {
             foreign::call(|| self.lose(&held, WhyLost::Ended));
         }
         foreign::wake_all(all.wakers);
-        // It takes leave of the engine, which may be what has panicked.
+        // This calls the engine, which may be what has panicked.
         foreign::call(|| self.close_all_groups());
         self.background.idle.announce();
         // The thread sees the flag, and ends.
         self.agenda.ring();
     }
 
-    /// The lease of a hand-over: so many round trips at least, within bounds.
+    /// The claim lease: at least [`CLAIM_TRIPS`] round trips, within bounds.
     fn claim(&self) -> Option<Duration> {
         let far = (self.engine.round_trip() * CLAIM_TRIPS).min(LONGEST_CLAIM);
         self.claim.map(|claim| claim.max(far))
     }
 
-    /// Does what is due, and says when to come back.
+    /// Handles everything that is due, and returns when to wake next.
     fn turn(self: &Arc<Self>) -> Option<Moment> {
         let now = clock::now();
         let due = self.agenda.take_due(now);
         foreign::wake_all(due.wakers);
-        // First: a loss must be told in time, and a question to the store may take a while (I9).
+        // First: a loss must be reported in time, and a request to the store may take a while (I9).
         self.tend(due.holds, now);
         due.groups.into_iter().for_each(|group| self.ask(group));
         self.agenda.plan(clock::now() + LONGEST_SLEEP)
     }
 }
 
-/// The driver's thread: until the last client, guard and clean-up are gone.
-#[expect(clippy::disallowed_methods, reason = "the one place that sleeps")]
+/// The driver's thread: until the last client, guard and clean-up task are dropped.
+#[expect(clippy::disallowed_methods, reason = "the driver's only sleep: the agenda has its timers")]
 async fn run(driver: Weak<Driver>, bell: Arc<Notify>) {
     let _ending = Ending(driver.clone());
     while let Some(driver) = driver.upgrade().filter(|driver| !driver.has_ended()) {
@@ -223,7 +230,7 @@ async fn run(driver: Weak<Driver>, bell: Arc<Notify>) {
     }
 }
 
-/// The end of the thread, however it comes.
+/// Ends the driver when its thread ends, however it ends.
 struct Ending(Weak<Driver>);
 
 impl Drop for Ending {
@@ -235,7 +242,7 @@ impl Drop for Ending {
 }
 
 impl Driver {
-    /// The engine says something.
+    /// Handles a wake-up of the engine.
     fn woken(self: &Arc<Self>, wakeup: Wakeup) {
         match wakeup {
             Wakeup::Granted { entry, grant, .. } => self.granted(entry, grant),
@@ -257,7 +264,7 @@ impl Listener for Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         if self.process.is_left() {
-            // What is in there belongs to threads that are not here.
+            // Their contents belong to threads that this process does not have.
             std::mem::forget(std::mem::take(&mut self.agenda));
             std::mem::forget(std::mem::take(&mut self.groups));
             std::mem::forget(std::mem::take(&mut self.reentries));

@@ -1,8 +1,8 @@
 //! Local hand-over: a lock passes from task to task within the process, without a trip to the
 //! store, each holder with a fence of its own out of the range that the grant reserved.
 //!
-//! [`PASSES`] and [`PASS_TIME`] bound that, so that those who wait in the store's queue are not
-//! kept waiting (I10). The line keeps its own place in that queue meanwhile.
+//! [`PASSES`] and [`PASS_TIME`] bound that, so that waiters of other processes do not starve (I10). The
+//! wait group keeps its own entry in the store's queue meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use crate::core::moment::Moment;
 use crate::guard::Guard;
 
 /// How often a lock may pass from task to task before it goes back to the store: enough to make
-/// trips to the store rare, and still a short wait for anyone who stands there.
+/// trips to the store rare, and still a short wait for other processes.
 pub(crate) const PASSES: u8 = 64;
 
-/// For how long it may do so, however short the sections are.
+/// For how long it may do so, however short the critical sections are.
 pub(crate) const PASS_TIME: Duration = Duration::from_millis(50);
 
-/// What must be left of the lease: a hand-over begins with a claim lease of seconds, which the
+/// How much of the lease must be left: a hand-over begins with a claim lease of seconds, which the
 /// watchdog is already extending.
 pub(super) const ENOUGH: Duration = Duration::from_secs(1);
 
 impl Driver {
-    /// Passes a lock that is being released to the next task here, if the bounds allow it. It
-    /// stays the same hold, with the same lease and the same watch; only the turn is another's.
+    /// Passes a lock that is being released to the next task of this process, if the bounds allow it. It
+    /// stays the same hold, with the same lease and alarm; only its turn changes.
     pub(super) fn hand_over_locally(self: &Arc<Self>, held: &Arc<Held>, now: Moment) -> bool {
         if !may_pass(held, now) {
             return false;
@@ -35,7 +35,7 @@ impl Driver {
         let unwanted = self.groups.give(id, next);
         let is_passed = unwanted.is_none();
         if let Some(guard) = unwanted {
-            // Nobody was left; the caller releases the hold.
+            // No task was left; the caller releases the hold.
             guard.into_held();
         }
         let closed = self.groups.close_if_empty(id);
@@ -45,7 +45,7 @@ impl Driver {
 }
 
 /// Only with a reserved fence left, within the time, and with enough of the lease left for the
-/// next holder to work in while its renewal is on the way.
+/// next holder to work in while its renewal is in flight.
 fn may_pass(held: &Held, now: Moment) -> bool {
     let enough = ENOUGH.min(held.lease.duration() / 2);
     held.turn() < held.passes()

@@ -1,4 +1,4 @@
-//! Letting go of a lock, in every path: told to, dropped, panicked, cancelled (I8).
+//! Releasing a lock, in every path: `release`, drop, panic, cancellation (I8).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,25 +15,25 @@ use crate::guard::Released;
 use crate::telemetry;
 
 impl Driver {
-    /// Releases, and tells how it went.
+    /// Releases, and returns the outcome.
     pub(crate) async fn release(self: &Arc<Self>, held: &Arc<Held>) -> Result<Released, Error> {
         self.check_process()?;
         let Some(pending) = self.begin_release(held) else {
             return Ok(Released::Now);
         };
         let was_lost = pending.was_lost;
-        // Later than its deadline, a hold that has ended would look as if it had been lost before.
+        // After its deadline, a hold that this release has ended would look lost.
         let until = (clock::now() + self.patience).min(held.deadline());
-        let result = pending.endure(until).await;
+        let result = pending.retry_refused(until).await;
         match result {
             _ if was_lost => Ok(Released::AlreadyLost),
             Ok(ReleaseOutcome::Released { .. }) => Ok(Released::Now),
             Ok(ReleaseOutcome::NotHeld) => Ok(Released::AlreadyLost),
-            Err(trouble) => Err(Error::from_store(&held.name, "release", trouble)),
+            Err(error) => Err(Error::from_store(&held.name, "release", error)),
         }
     }
 
-    /// Gives back all permits of a hold but so many, now or in the background.
+    /// Gives back all permits of a hold but `keep`, now or in the background.
     pub(crate) async fn give_back(self: &Arc<Self>, held: &Arc<Held>, keep: u32) {
         let request = ReleaseRequest { keep, ..ReleaseRequest::new(held.name.clone(), held.entry) };
         let answer = self.engine.release(request.clone());
@@ -44,13 +44,13 @@ impl Driver {
             until: over(held),
             answer: Some(answer),
         };
-        // Failed, it goes on by itself.
+        // If it fails, it is retried in the background.
         let _ = pending.await;
     }
 
     /// Releases in the background.
     pub(crate) fn release_in_background(self: &Arc<Self>, held: &Arc<Held>) {
-        // In a forked child it is a copy of what the parent holds.
+        // In a forked child, the hold is the parent's.
         if self.is_inherited() {
             return;
         }
@@ -73,7 +73,7 @@ impl Driver {
             is_contended: held.was_handed_over(),
             ..ReleaseRequest::new(held.name.clone(), held.entry)
         };
-        // A question of our own line that is being put now might take the lock again.
+        // A question of our own wait group that is being sent now might take the lock again.
         let is_asking = self.groups.start_releasing(held.entry);
         let answer = self.engine.release(request.clone());
         if is_asking && self.groups.stop_releasing(held.entry) {
@@ -83,7 +83,7 @@ impl Driver {
         Some(PendingRelease { driver, request, was_lost, until, answer: Some(answer) })
     }
 
-    /// Goes on releasing until it is done, or the lease has ended anyway.
+    /// Retries the release until it is done, or the lease has ended.
     fn keep_releasing(
         self: &Arc<Self>,
         request: ReleaseRequest,
@@ -93,14 +93,14 @@ impl Driver {
         let driver = self.clone();
         self.spawn_later(async move {
             let again = || driver.engine.release(request.clone());
-            if let Err(trouble) = driver.persist(first, again, until).await {
-                telemetry::release_failed(&request.name, &trouble);
+            if let Err(error) = driver.persist(first, again, until).await {
+                telemetry::release_failed(&request.name, &error);
             }
         });
     }
 }
 
-/// A release in flight. Dropped, or failed, it goes on in the background.
+/// A release in flight. If it is dropped or fails, it continues in the background.
 struct PendingRelease {
     driver: Arc<Driver>,
     request: ReleaseRequest,
@@ -111,14 +111,14 @@ struct PendingRelease {
 }
 
 impl PendingRelease {
-    /// Tries again while the store refuses, until this moment. Once unanswered it is not tried again
-    /// here: what a second attempt finds would say nothing of the first (I6).
-    async fn endure(mut self, until: Moment) -> Result<ReleaseOutcome, StoreError> {
+    /// Retries while the store refuses, until this moment. An attempt without an answer is not retried
+    /// here: the outcome of a second attempt would say nothing of the first (I6).
+    async fn retry_refused(mut self, until: Moment) -> Result<ReleaseOutcome, StoreError> {
         let mut delays = AFTER_ERROR.delays(clock::now().as_micros());
         loop {
             let result = (&mut self).await;
-            let passes = |trouble: &StoreError| !trouble.is_unknown() && !trouble.is_lasting();
-            let is_refused = result.as_ref().err().is_some_and(passes);
+            let is_transient = |error: &StoreError| !error.is_unknown() && !error.is_lasting();
+            let is_refused = result.as_ref().err().is_some_and(is_transient);
             let next = clock::now() + delays.next();
             if !is_refused || next >= until {
                 return result;
@@ -133,11 +133,12 @@ impl Future for PendingRelease {
     type Output = Result<ReleaseOutcome, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = self.answer.as_mut().expect("a pending is not polled after its end");
+        let answer =
+            self.answer.as_mut().expect("a pending release is not polled after it is ready");
         let result = std::task::ready!(Pin::new(answer).poll(context));
         self.answer = None;
-        if let Err(trouble) = &result {
-            self.answer = Some(Answer::now(Err(trouble.clone())));
+        if let Err(error) = &result {
+            self.answer = Some(Answer::now(Err(error.clone())));
         }
         Poll::Ready(result)
     }
@@ -153,15 +154,15 @@ impl Drop for PendingRelease {
         }
         let unfinished = match answer.into_now() {
             Ok(Ok(_)) => return,
-            Ok(Err(trouble)) => Answer::now(Err(trouble)),
+            Ok(Err(error)) => Answer::now(Err(error)),
             Err(later) => later,
         };
         self.driver.keep_releasing(self.request.clone(), unfinished, self.until);
     }
 }
 
-/// When a hold that is let go of now has certainly ended by itself: a renewal that is still on its way
-/// may extend it once more.
+/// When the lease of a hold that is released now has certainly ended: a renewal in flight may extend it
+/// once more.
 fn over(held: &Held) -> Moment {
     clock::now() + held.lease.duration() * 2
 }

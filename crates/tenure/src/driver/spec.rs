@@ -1,4 +1,4 @@
-//! What a caller wants of a lock, checked.
+//! The options of an acquire, checked.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::error::{Error, Invalid};
 use crate::info::About;
 use crate::owner::{Entry, Owner};
 
-/// Everything about an acquire but how long it waits.
+/// All options of an acquire, except how long it waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Spec {
     pub(crate) name: LockName,
@@ -68,33 +68,33 @@ impl Spec {
         )
     }
 
-    /// Whether it counts a latch down. To take a count back would close a latch behind those whom it
-    /// has let through, so it is never undone.
+    /// Whether it counts a latch down. Undoing a count would close a latch that waiters have passed
+    /// already, so it is never undone.
     pub(super) fn is_count(&self) -> bool {
         self.shape.kind() == Kind::Latch && self.shape.permits() > 0
     }
 
-    /// Whether tasks of this process may pass the lock among themselves: they must be exclusive,
-    /// nameless, and content with a lease that the watchdog keeps up.
+    /// Whether tasks of this process may pass the lock among themselves: it must be exclusive, without a
+    /// named owner, and with a lease that the watchdog renews.
     pub(super) fn is_shareable(&self) -> bool {
         let is_plain = self.identity == Identity::Each && self.shape == Shape::mutex();
         is_plain && self.is_watched && !self.is_fair && self.at_least == 0
     }
 
-    /// Whether readers of this process may stand on one hold: nameless, and content with a lease
-    /// that the watchdog keeps up.
+    /// Whether readers of this process may share one hold: without a named owner, and with a lease that
+    /// the watchdog renews.
     pub(super) fn shares_reading(&self) -> bool {
         let is_reader = self.shape.kind() == Kind::ReadWrite && self.shape.permits() == 1;
-        let is_nameless = match self.identity {
+        let is_anonymous = match self.identity {
             Identity::Each => true,
             Identity::Scope => Owner::current().is_none(),
             _ => false,
         };
-        is_reader && is_nameless && self.is_watched && !self.is_fair && self.at_least == 0
+        is_reader && is_anonymous && self.is_watched && !self.is_fair && self.at_least == 0
     }
 
-    /// Whether a task with this wish can take over from one with those terms: others must not
-    /// see a difference.
+    /// Whether a task with these options can take over from one with this lease and description: other
+    /// clients must not see a difference.
     pub(super) fn is_compatible_with(&self, lease: Lease, about: &Arc<About>) -> bool {
         self.lease == lease && (Arc::ptr_eq(&self.about, about) || self.about == *about)
     }

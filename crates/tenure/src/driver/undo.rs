@@ -1,4 +1,4 @@
-//! Undoing acquires that nobody wants any more (I6, I8), and sending again what was not answered.
+//! Undoing acquires that are not wanted any more (I6, I8), and retrying requests without an answer.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,27 +14,27 @@ use crate::error::StoreError;
 use crate::owner::Entry;
 
 impl Driver {
-    /// Undoes an acquire that nobody wants any more, whether it waits or was granted (I6).
+    /// Undoes an acquire, whether it waits or was granted (I6).
     pub(super) fn abandon(self: &Arc<Self>, name: LockName, entry: Entry) {
         let request = CancelRequest { name, entry };
         let first = match self.engine.cancel(request.clone()).into_now() {
             Ok(Ok(())) => return,
-            Ok(Err(trouble)) => Answer::now(Err(trouble)),
+            Ok(Err(error)) => Answer::now(Err(error)),
             Err(later) => later,
         };
         let driver = self.clone();
         self.spawn(async move { driver.keep_cancelling(request, first).await });
     }
 
-    /// Undoes what an acquire may have done that was not answered, if that can be undone.
+    /// Undoes an acquire without an answer, if it can be undone.
     pub(super) fn undo(self: &Arc<Self>, spec: &Spec, entry: Entry) {
         if !spec.is_count() {
             self.abandon(spec.name.clone(), entry);
         }
     }
 
-    /// Undoes an acquire that is on its way. The engine keeps the order, so that the cancel can follow
-    /// at once, and whatever this client does next comes behind both.
+    /// Undoes an acquire in flight. The engine keeps the order of its calls, so the cancel can follow at
+    /// once, and later operations of this client come after both.
     pub(super) fn undo_after(
         self: &Arc<Self>,
         answer: Answer<Acquired>,
@@ -53,8 +53,8 @@ impl Driver {
         let driver = self.clone();
         self.spawn(async move {
             let _ = later.await;
-            // An acquire that the engine had to send again, as after a split call, may have taken effect
-            // after the cancel. Then the cancel was answered first.
+            // An acquire that the engine had to retry, as after a split call, may have taken effect
+            // after the cancel. In that case the cancel was answered first.
             let is_answered =
                 poll_fn(|context| Poll::Ready(Pin::new(&mut cancel).poll(context).is_ready()))
                     .await;
@@ -66,14 +66,14 @@ impl Driver {
     }
 
     async fn keep_cancelling(&self, request: CancelRequest, first: Answer<()>) {
-        // By then the lease or the heartbeat has ended in the store.
+        // By this time the lease or the heartbeat has ended in the store.
         let until = clock::now() + crate::Lease::MAX.duration();
         let again = || self.engine.cancel(request.clone());
         let _ = self.persist(first, again, until).await;
     }
 
-    /// Sends an operation again until it is answered or the time is over. Operations are
-    /// idempotent (I5), so this is always safe; once unanswered, it stays unknown (I6).
+    /// Retries an operation until it is answered or the time is over. Operations are idempotent (I5),
+    /// so this is always safe; after one attempt without an answer, the outcome stays unknown (I6).
     pub(super) async fn persist<T: Unpin>(
         &self,
         first: Answer<T>,
@@ -84,15 +84,15 @@ impl Driver {
         let mut answer = first;
         let mut earlier: Option<StoreError> = None;
         loop {
-            let trouble = match answer.await {
+            let error = match answer.await {
                 Ok(outcome) => return Ok(outcome),
-                Err(trouble) => trouble.after(earlier.as_ref()),
+                Err(error) => error.after(earlier.as_ref()),
             };
             let next = clock::now() + delays.next();
-            if next >= until || trouble.is_lasting() {
-                return Err(trouble);
+            if next >= until || error.is_lasting() {
+                return Err(error);
             }
-            earlier = Some(trouble);
+            earlier = Some(error);
             self.alarm(next).await;
             answer = again();
         }

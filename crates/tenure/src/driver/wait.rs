@@ -1,7 +1,7 @@
 //! One acquire, from the first attempt to the guard.
 //!
-//! The first attempt also joins the store's queue, so a waiter costs no second trip. What is in
-//! flight when the caller gives up is finished in the background and undone (I8).
+//! The first attempt also joins the store's queue, so a waiter costs no second trip. An attempt that is
+//! in flight when the caller gives up is finished in the background and undone (I8).
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use crate::owner::Entry;
 use crate::wait::Wait;
 
 impl Driver {
-    /// Acquires, waiting as told.
+    /// Acquires, and waits as `wait` says.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         spec: &Arc<Spec>,
         wait: &Wait,
     ) -> Result<Guard, Error> {
-        // A task that acquires again and again must let others run, also where it never waits.
+        // A task that acquires in a loop must yield to others, also if it never waits.
         tokio::task::coop::consume_budget().await;
         self.check()?;
         if let Some(guard) = self.enter_here(spec)? {
@@ -46,7 +46,7 @@ impl Driver {
         Ok(self.admit_others(spec, guard))
     }
 
-    /// Enters without a trip to the store, where this process holds the lock and may.
+    /// Enters a hold of this process without a trip to the store, if that is possible.
     fn enter_here(&self, spec: &Spec) -> Result<Option<Guard>, Error> {
         let guard = self.reentries.enter(spec)?;
         Ok(guard.or_else(|| self.shared_reads.enter(spec, &self.reentries)))
@@ -84,18 +84,18 @@ impl Driver {
         }
     }
 
-    /// One attempt at each of several locks, in one trip where the engine can. What met trouble is
-    /// not granted, and undone: whoever asks for it next, with patience, finds out.
+    /// One attempt at each of several locks, in one trip where the engine can. An attempt that failed
+    /// counts as not granted, and is undone: the acquire that follows, with retries, reports the error.
     pub(crate) async fn try_all(self: &Arc<Self>, specs: &[Arc<Spec>]) -> Vec<Option<Guard>> {
         let entries: Result<Vec<_>, _> = specs.iter().map(|spec| spec.entry()).collect();
         let (Ok(entries), Ok(())) = (entries, self.check()) else {
             return specs.iter().map(|_| None).collect();
         };
         let asked = self.about_to_ask();
-        let wishes = specs.iter().zip(&entries);
-        let requests = wishes.map(|(spec, &entry)| spec.request(entry, None)).collect();
+        let entered = specs.iter().zip(&entries);
+        let requests = entered.map(|(spec, &entry)| spec.request(entry, None)).collect();
         let answers = self.engine.acquire_all(requests).into_iter();
-        // All are in flight before the first is awaited, and all are undone if we are dropped.
+        // All are in flight before the first is awaited, and all are undone if this future is dropped.
         let flights: Vec<_> = specs
             .iter()
             .zip(entries)
@@ -108,8 +108,8 @@ impl Driver {
                 match flight.await.map(|acquired| self.accept(spec, acquired, entry, asked)) {
                     Ok(Ok(Attempt::Granted(guard))) => Some(guard),
                     Ok(_) => None,
-                    Err(trouble) => {
-                        if trouble.is_unknown() {
+                    Err(error) => {
+                        if error.is_unknown() {
                             self.undo(spec, entry);
                         }
                         None
@@ -155,8 +155,8 @@ impl Driver {
             match self.attempt(spec, entry, None, end).await {
                 Ok(Attempt::Granted(guard)) => return Ok(guard),
                 Ok(Attempt::Busy | Attempt::Queued { .. }) => {}
-                // The store has answered before: the lock was taken until the time was over. What
-                // this attempt still brings is given back.
+                // The store has answered before: the lock was busy until the time was over. A grant of
+                // this attempt is given back.
                 Err(Error::Unknown { .. }) if delays.attempts() > 0 && clock::now() >= end => {
                     return Err(timed_out(&spec.name, started));
                 }
@@ -174,7 +174,7 @@ impl Driver {
         }
     }
 
-    /// Asks the store, again after trouble, until it answers or patience or the time is over.
+    /// Asks the store, and retries after errors until it answers, or patience or the time is over.
     async fn attempt(
         self: &Arc<Self>,
         spec: &Arc<Spec>,
@@ -183,24 +183,24 @@ impl Driver {
         end: Moment,
     ) -> Result<Attempt, Error> {
         let give_up = end.min(clock::now() + self.patience);
-        let mut trouble: Option<Tried> = None;
+        let mut retries: Option<Retries> = None;
         loop {
             self.check()?;
             let asked = self.about_to_ask();
             let sent = asked.sent;
             let request = spec.request(entry, queue);
             let flight = Flight::new(self, spec, entry, self.engine.acquire(request));
-            // One attempt waits for its answer, which the engine bounds; waiting has its own end.
+            // A single attempt waits for its answer, which the engine bounds; waiting has a deadline.
             let end = if end > sent { end } else { Moment::NEVER };
             let too_late = || Err(StoreError::unknown("no answer within the time allowed"));
             match self.before(end, flight).await.unwrap_or_else(too_late) {
                 Ok(acquired) => return self.accept(spec, acquired, entry, asked),
-                Err(met) => {
-                    let tried = trouble.get_or_insert_with(Tried::default);
-                    let is_lasting = met.is_lasting();
-                    let next = tried.again(met);
+                Err(error) => {
+                    let is_lasting = error.is_lasting();
+                    let retries = retries.get_or_insert_with(Retries::default);
+                    let next = retries.after(error);
                     if is_lasting || next >= give_up {
-                        return Err(self.give_up(spec, entry, trouble.take()));
+                        return Err(self.give_up(spec, entry, retries.last.take()));
                     }
                     let cleanup = Flight::new(self, spec, entry, no_answer());
                     self.alarm(next).await;
@@ -237,14 +237,13 @@ impl Driver {
         }
     }
 
-    /// Reports the trouble; what an unanswered attempt may have done is undone (I6).
-    fn give_up(self: &Arc<Self>, spec: &Spec, entry: Entry, tried: Option<Tried>) -> Error {
-        let trouble = tried.and_then(|tried| tried.last);
-        let trouble = trouble.unwrap_or_else(|| StoreError::refused("the store gave no reason"));
-        if trouble.is_unknown() {
+    /// Reports the last error; an attempt without an answer is undone (I6).
+    fn give_up(self: &Arc<Self>, spec: &Spec, entry: Entry, last: Option<StoreError>) -> Error {
+        let error = last.unwrap_or_else(|| StoreError::refused("the store gave no reason"));
+        if error.is_unknown() {
             self.undo(spec, entry);
         }
-        Error::from_store(&spec.name, "acquire", trouble)
+        Error::from_store(&spec.name, "acquire", error)
     }
 
     fn queueing(&self, spec: &Spec) -> Queueing {
@@ -257,8 +256,8 @@ impl Driver {
         self.engine.acquire(spec.request(entry, Some(self.queueing(spec))))
     }
 
-    /// The guard, or none when the time is over first. A guard that arrives at the last moment
-    /// is not thrown away.
+    /// The guard, or none if the time is over first. A guard that arrives at the last moment is not
+    /// discarded.
     async fn wait_in(&self, mut ticket: Ticket, end: Moment) -> Option<Result<Guard, Error>> {
         let in_time = self.before(end, ticket.guard()).await;
         in_time.flatten().or_else(|| ticket.last_chance())
@@ -271,22 +270,22 @@ enum Attempt {
     Busy,
 }
 
-/// The trouble met so far in one attempt.
-struct Tried {
+/// The errors so far of one attempt.
+struct Retries {
     last: Option<StoreError>,
     delays: Delays,
 }
 
-impl Default for Tried {
+impl Default for Retries {
     fn default() -> Self {
         Self { last: None, delays: AFTER_ERROR.delays(clock::now().as_micros()) }
     }
 }
 
-impl Tried {
-    /// Notes the trouble; when to ask again.
-    fn again(&mut self, trouble: StoreError) -> Moment {
-        self.last = Some(trouble.after(self.last.as_ref()));
+impl Retries {
+    /// Notes an error, and returns when to retry.
+    fn after(&mut self, error: StoreError) -> Moment {
+        self.last = Some(error.after(self.last.as_ref()));
         clock::now() + self.delays.next()
     }
 }

@@ -1,8 +1,8 @@
 //! Futures that wait for one event, and are all woken by it: the loss of a lock, or the end of all
-//! work in the background.
+//! background tasks.
 //!
-//! Wakers are foreign code: they are cloned, woken and dropped while nothing is locked, and the panic
-//! of one keeps no other from being woken.
+//! Wakers are foreign code: they are cloned, woken and dropped while no mutex is held, and if one panics
+//! the others are still woken.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use crate::sync::lock;
 use crate::{foreign, fork};
 
-/// Those who wait.
+/// The tasks that wait for one event.
 #[derive(Default)]
 pub(super) struct Watch {
     watchers: Mutex<Watchers>,
@@ -25,15 +25,16 @@ struct Watchers {
 }
 
 impl Watch {
-    /// Wakes all who wait. The caller has made true what they wait for.
+    /// Wakes all waiting tasks. The caller has made their condition true.
     pub(super) fn announce(&self) {
         let wakers = std::mem::take(&mut lock(&self.watchers).wakers);
         foreign::wake_all(wakers.into_values());
     }
 
-    /// Resolves with what `look` finds. It looks at every poll, and after it will be woken.
-    pub(super) fn until<T, L: Fn() -> Option<T>>(&self, look: L) -> Watching<'_, L> {
-        Watching { watch: self, look, id: None, forks: fork::count() }
+    /// Resolves when `check` returns a value. It is called at every poll, and again after the waker is
+    /// registered.
+    pub(super) fn until<T, C: Fn() -> Option<T>>(&self, check: C) -> Watching<'_, C> {
+        Watching { watch: self, check, id: None, forks: fork::count() }
     }
 
     fn insert(&self, id: Option<u64>, waker: Waker) -> (u64, Option<Waker>) {
@@ -52,33 +53,33 @@ impl Watch {
 }
 
 /// Waits for an event.
-pub(super) struct Watching<'a, L> {
+pub(super) struct Watching<'a, C> {
     watch: &'a Watch,
-    look: L,
+    check: C,
     id: Option<u64>,
-    /// How often the process had been forked: in a child, the list may be locked for ever.
+    /// How often the process had been forked: in a child, the mutex may be locked forever.
     forks: u64,
 }
 
 // Nothing in it is pinned.
-impl<L> Unpin for Watching<'_, L> {}
+impl<C> Unpin for Watching<'_, C> {}
 
-impl<T, L: Fn() -> Option<T>> Future for Watching<'_, L> {
+impl<T, C: Fn() -> Option<T>> Future for Watching<'_, C> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        if let Some(found) = (self.look)() {
+        if let Some(found) = (self.check)() {
             return Poll::Ready(found);
         }
         let (id, old) = self.watch.insert(self.id, context.waker().clone());
         self.id = Some(id);
         drop(old);
-        // Either the announcement sees the waker, or we see what is announced: both lock the list.
-        (self.look)().map_or(Poll::Pending, Poll::Ready)
+        // Either `announce` sees the waker, or this check sees the event: both lock the list.
+        (self.check)().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
-impl<L> Drop for Watching<'_, L> {
+impl<C> Drop for Watching<'_, C> {
     fn drop(&mut self) {
         if self.forks == fork::count() {
             let waker = self.id.and_then(|id| self.watch.remove(id));
