@@ -8,10 +8,13 @@ use crate::info::LockInfo;
 use crate::lock::Lock;
 use crate::wait::Wait;
 
-/// Lets so many parties go on together: each waits until all are there. Then it can be used again.
+/// A barrier at which a number of parties wait for each other: each waits until all have arrived. Then it
+/// can be used again.
 ///
-/// A party that gives up is not counted any more as soon as the store has heard of it, and one that
-/// crashes not for longer than 15 seconds; the others wait for another.
+/// A party that gives up is counted until its cancellation reaches the store, and a party that crashes for
+/// at most 15 seconds; the others then wait for another party.
+///
+/// # Examples
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -37,31 +40,31 @@ impl Barrier {
         Self { lock }
     }
 
-    /// What others should know: shown while this party waits.
+    /// Sets the note that is shown while this party waits.
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.lock = self.lock.note(note);
         self
     }
 
-    /// Waits until all parties are there.
+    /// Waits until all parties have arrived.
     ///
     /// # Errors
-    /// Bad input, or trouble with the store that lasts.
+    /// Returns an error if the input is invalid or the store keeps failing.
     ///
     /// # Cancel safety
-    /// Dropped at any moment, the party leaves, unless the barrier has opened: before any party that this
-    /// client sends after it arrives, and before those of others as soon as the store has heard of it,
-    /// which takes one trip.
+    /// If the future is dropped, the party leaves, unless the barrier has opened. It leaves before any party
+    /// that this client sends later arrives; parties of other clients see it leave after one trip to the
+    /// store.
     pub async fn wait(&self) -> Result<(), Error> {
         self.wait_with(Wait::forever()).await
     }
 
-    /// Waits for this time at most. A barrier that opens at the very end may have counted a party
-    /// that was told it timed out.
+    /// Waits for at most `time`. A barrier that opens right at the end may have counted a party for which
+    /// this returned [`Error::TimedOut`].
     ///
     /// # Errors
-    /// [`Error::TimedOut`], bad input, or trouble with the store that lasts.
+    /// Returns [`Error::TimedOut`] after `time`, or an error as [`Barrier::wait`] does.
     ///
     /// # Cancel safety
     /// As for [`Barrier::wait`].
@@ -69,7 +72,7 @@ impl Barrier {
         self.wait_with(Wait::within(time)).await
     }
 
-    /// Who waits.
+    /// Returns the parties that wait.
     ///
     /// # Errors
     /// As for [`Lock::inspect`].
@@ -77,13 +80,13 @@ impl Barrier {
         self.lock.inspect().await
     }
 
-    /// The same for code that is not async.
+    /// Returns the same barrier for code that is not async.
     pub fn blocking(self) -> crate::blocking::Barrier {
         crate::blocking::Barrier::new(self)
     }
 
     async fn wait_with(&self, wait: Wait) -> Result<(), Error> {
-        // The hold only tells one who asks again that the barrier has opened.
+        // The hold only answers a retry of the same party: the barrier has opened.
         self.lock.acquire_with(wait).await.map(drop)
     }
 }

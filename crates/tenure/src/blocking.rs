@@ -1,7 +1,8 @@
 //! The same locks for code that is not async: a thin mirror that parks the calling thread.
 //!
-//! Waiting, renewing and cleaning up happen on the driver's own thread, so nothing is missed
-//! while the caller works.
+//! Renewing and cleaning up happen on the driver's own thread, also while the caller works.
+//!
+//! # Examples
 //!
 //! ```
 //! let tenure = tenure::Tenure::memory()?;
@@ -31,8 +32,8 @@ use crate::owner::Owner;
 use crate::parking::{self, Waiting};
 use crate::wait::Wait;
 
-/// A lock for code that is not async. Made by [`crate::Lock::blocking`]; a re-entrant one takes
-/// the calling thread for its owner.
+/// A lock for code that is not async, made by [`crate::Lock::blocking`]. The owner of a re-entrant lock is
+/// the calling thread.
 #[derive(Clone, Debug)]
 pub struct Lock(crate::Lock);
 
@@ -41,7 +42,7 @@ impl Lock {
         Self(lock)
     }
 
-    /// One attempt: the guard, or none if others hold the lock or wait for it.
+    /// Makes one attempt: returns the guard, or `None` if others hold the lock or wait for it.
     ///
     /// # Errors
     /// As for [`crate::Lock::try_acquire`].
@@ -57,7 +58,7 @@ impl Lock {
         self.acquire_with(Wait::forever())
     }
 
-    /// Waits for this time at most.
+    /// Waits for at most `time`.
     ///
     /// # Errors
     /// As for [`crate::Lock::acquire_within`].
@@ -65,7 +66,7 @@ impl Lock {
         self.acquire_with(Wait::within(time))
     }
 
-    /// Waits as told.
+    /// Waits as `wait` says.
     ///
     /// # Errors
     /// As for [`crate::Lock::acquire_with`].
@@ -73,7 +74,7 @@ impl Lock {
         as_thread(self.0.acquire_with(wait)).map(Guard)
     }
 
-    /// Who holds the lock and who waits for it.
+    /// Returns the holders and waiters of the lock.
     ///
     /// # Errors
     /// As for [`crate::Lock::inspect`].
@@ -82,13 +83,13 @@ impl Lock {
     }
 }
 
-/// A lock that is held, for code that is not async. It can do all that [`crate::Guard`] can.
+/// A held lock, for code that is not async. It dereferences to [`crate::Guard`].
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped; bind it to a name"]
 pub struct Guard(crate::Guard);
 
 impl Guard {
-    /// Releases the lock, and tells whether it was held until now.
+    /// Releases the lock, and returns whether it was held until now.
     ///
     /// # Errors
     /// As for [`crate::Guard::release`].
@@ -104,7 +105,7 @@ impl Guard {
         block_on(self.0.renew())
     }
 
-    /// Makes sure of the whole lease, also right after a hand-over.
+    /// Ensures that nearly the whole lease is left, also right after a hand-over.
     ///
     /// # Errors
     /// As for [`crate::Guard::confirm`].
@@ -112,7 +113,7 @@ impl Guard {
         block_on(self.0.confirm())
     }
 
-    /// Gives the guard up without releasing the lock.
+    /// Consumes the guard without releasing the lock.
     ///
     /// # Errors
     /// As for [`crate::Guard::detach`].
@@ -120,7 +121,7 @@ impl Guard {
         block_on(self.0.detach())
     }
 
-    /// The guard for async code.
+    /// Returns the guard for async code.
     pub fn into_async(self) -> crate::Guard {
         self.0
     }
@@ -134,8 +135,8 @@ impl Deref for Guard {
     }
 }
 
-/// Runs a future on the calling thread until it is done. Enough for everything in this crate,
-/// which needs no runtime.
+/// Runs a future to completion on the calling thread. The futures of this crate need no runtime, so this
+/// is enough for all of them.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waiting = Arc::new(Waiting::new());
@@ -151,7 +152,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// With the calling thread as the owner, unless a scope says otherwise.
+/// Runs a future with the calling thread as the owner, unless it is inside a scope.
 fn as_thread<F: Future>(future: F) -> F::Output {
     match Owner::current() {
         Some(_) => block_on(future),
@@ -167,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// One `block_on` within another does not take its wake-ups.
+    /// A nested `block_on` does not consume the wake-ups of the outer one.
     #[test]
     fn a_wake_up_of_the_outer_future_is_kept_by_the_inner_one() {
         let (outer, mut woken) = oneshot::channel::<()>();

@@ -33,7 +33,9 @@ use crate::sync::lock;
 use crate::telemetry;
 use crate::wait::Wait;
 
-/// A client of a store. Cheap to clone; all clones share one connection and one thread.
+/// A client of a store. It is cheap to clone; all clones share one connection and one thread.
+///
+/// # Examples
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -51,8 +53,8 @@ pub struct Tenure {
 struct Client {
     driver: Arc<Driver>,
     fallback: Fallback,
-    // Started when it is first needed, which is hopefully never.
-    stand_in: Mutex<Option<Arc<Driver>>>,
+    // Started when it is first needed.
+    local: Mutex<Option<Arc<Driver>>>,
     about: Arc<About>,
     lease: Lease,
 }
@@ -61,12 +63,12 @@ struct Client {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fallback {
-    /// Report it. Nobody works without the lock.
+    /// Return the error: no work is done without the lock.
     #[default]
     Fail,
-    /// Use a lock that keeps out only the other tasks of this process. The guard says so
-    /// ([`Guard::is_degraded`]), and so does the metric `tenure_fallbacks_total`. For work where
-    /// two processes at once are a nuisance and standing still is worse.
+    /// Use a lock that excludes only the other tasks of this process. [`Guard::is_degraded`] reports it,
+    /// and so does the metric `tenure_fallbacks_total`. For work that two processes may do at once, if the
+    /// alternative is not to do it.
     Local,
 }
 
@@ -79,35 +81,34 @@ impl Tenure {
     /// - `redis://[user:password@]host[:port][/database]`, `valkey://…`, `unix:///path/to/socket`:
     ///   a Redis or Valkey server.
     /// - `rediss://…`, `valkeys://…`: the same over TLS. The server's certificate must be valid for
-    ///   the host and signed by an authority that the system trusts, or by one in the file that
-    ///   `?ca=FILE` names. `?cert=FILE&key=FILE` is this client's own certificate, for a server that
-    ///   asks for one. The files are PEM, and read again for every new connection.
-    /// - `local:///folder` is a store that the processes of one user on this machine share through
-    ///   a folder, with no server; `local:` is the folder `tenure` in `$XDG_STATE_HOME`, or else
-    ///   in `~/.local/state`. A process that ends, however it ends, frees its
-    ///   locks at once.
-    /// - `memory:` is a new store inside this process: for tests, and where one process is all.
+    ///   the host and signed by an authority that the system trusts, or by one in the file
+    ///   `?ca=FILE`. `?cert=FILE&key=FILE` is this client's own certificate, for a server that
+    ///   requires one. The files are PEM, and are read again for every new connection.
+    /// - `local:///folder`: a store that the processes of one user on this machine share through
+    ///   a folder, without a server; `local:` is the folder `tenure` in `$XDG_STATE_HOME`, or else
+    ///   in `~/.local/state`. The locks of a process are free as soon as it ends, however it ends.
+    /// - `memory:`: a new store inside this process, for tests and for a single process.
     ///
     /// # Errors
-    /// When the URL is not understood, or the store cannot be reached.
+    /// Returns an error if the URL is invalid or the store cannot be reached.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::builder().connect(url).await
     }
 
-    /// A client of a new store inside this process; the same as `memory:`.
+    /// Creates a client of a new store inside this process; the same as `memory:`.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// Returns an error if no thread can be started.
     pub fn memory() -> Result<Self, Error> {
         Self::builder().engine(MemoryEngine::new())
     }
 
-    /// A client with other defaults, or another engine.
+    /// Returns a builder, for other defaults or another engine.
     pub fn builder() -> Builder {
         Builder::new()
     }
 
-    /// The lock of this name.
+    /// Returns the lock of this name.
     pub fn lock<N>(&self, name: N) -> Lock
     where
         N: TryInto<LockName>,
@@ -116,7 +117,7 @@ impl Tenure {
         self.part_of(name, Ok(Shape::mutex()))
     }
 
-    /// The read-write lock of this name.
+    /// Returns the read-write lock of this name.
     pub fn rwlock<N>(&self, name: N) -> RwLock
     where
         N: TryInto<LockName>,
@@ -128,7 +129,7 @@ impl Tenure {
         RwLock::new(reader, writer)
     }
 
-    /// The semaphore of this name, with so many permits.
+    /// Returns the semaphore of this name, with `limit` permits.
     pub fn semaphore<N>(&self, name: N, limit: u32) -> Semaphore
     where
         N: TryInto<LockName>,
@@ -138,7 +139,7 @@ impl Tenure {
         Semaphore::new(self.part_of(name, shape), limit)
     }
 
-    /// The latch of this name, which opens when it has been counted down so many times.
+    /// Returns the latch of this name, which opens when it has been counted down `count` times.
     pub fn latch<N>(&self, name: N, count: u32) -> Latch
     where
         N: TryInto<LockName>,
@@ -149,7 +150,7 @@ impl Tenure {
         Latch::new(lock, count)
     }
 
-    /// The barrier of this name, at which so many meet: 1,000 at most.
+    /// Returns the barrier of this name, for up to 1,000 parties.
     pub fn barrier<N>(&self, name: N, parties: u32) -> Barrier
     where
         N: TryInto<LockName>,
@@ -160,7 +161,7 @@ impl Tenure {
         Barrier::new(lock)
     }
 
-    /// The election of this name.
+    /// Returns the election of this name.
     pub fn election<N>(&self, name: N) -> Election
     where
         N: TryInto<LockName>,
@@ -190,23 +191,23 @@ impl Tenure {
         Lock::new(self.clone(), spec)
     }
 
-    /// Locks that are held or wanted and whose names start with `prefix`: at most `limit` of
-    /// them, in order of their names, each as it was at one moment. A lock that the store cannot read
-    /// is among them, with its [trouble](LockInfo::trouble).
+    /// Returns up to `limit` locks that have holders or waiters and whose names start with `prefix`, sorted
+    /// by name, each as of one moment. A lock that the store cannot read is included, with its
+    /// [error](LockInfo::error).
     ///
     /// # Errors
-    /// StoreError with the store.
+    /// Returns an error if the store fails.
     pub async fn list(&self, prefix: &str, limit: usize) -> Result<Vec<LockInfo>, Error> {
         self.client.driver.check()?;
         let request = ListRequest { prefix: prefix.to_owned(), limit };
         let listed = self.client.driver.engine.list(request).await;
-        listed.map_err(|trouble| Error::List { trouble })
+        listed.map_err(|error| Error::List { error })
     }
 
     /// Extends the lease of a detached lock, by the length it was acquired with.
     ///
     /// # Errors
-    /// [`Error::Lost`] when it is not held any more, or trouble with the store.
+    /// Returns [`Error::Lost`] if it is not held any more, or an error if the store fails.
     pub async fn renew(&self, handle: &Handle) -> Result<(), Error> {
         self.renew_until(handle, handle.lease()).await.map(drop)
     }
@@ -223,7 +224,7 @@ impl Tenure {
     /// Releases a detached lock.
     ///
     /// # Errors
-    /// StoreError with the store.
+    /// Returns an error if the store fails.
     pub async fn release(&self, handle: &Handle) -> Result<Released, Error> {
         self.release_and_linger(handle, Duration::ZERO).await
     }
@@ -285,14 +286,14 @@ impl Tenure {
         match self.client.driver.engine.release(request).await {
             Ok(ReleaseOutcome::Released { .. }) => Ok(Released::Now),
             Ok(ReleaseOutcome::NotHeld) => Ok(Released::AlreadyLost),
-            Err(trouble) => Err(failed(handle.name(), "release", trouble)),
+            Err(error) => Err(failed(handle.name(), "release", error)),
         }
     }
 
-    /// Takes a detached lock over: renews it, and guards it from now on, with the watchdog.
+    /// Takes over a detached lock: renews it, and returns a guard whose lease the watchdog renews.
     ///
     /// # Errors
-    /// [`Error::Lost`] when it is not held any more, or trouble with the store.
+    /// Returns [`Error::Lost`] if it is not held any more, or an error if the store fails.
     pub async fn adopt(&self, handle: Handle) -> Result<Guard, Error> {
         let unmatched_losses = self.client.driver.unmatched_losses();
         let deadline = self.renew_until(&handle, handle.lease()).await?;
@@ -308,46 +309,43 @@ impl Tenure {
         Ok(self.client.driver.hold(&spec, handle.entry(), grant, deadline, unmatched_losses))
     }
 
-    /// How the connections to the store are, for a health check. It asks nobody, and does not
-    /// wait.
+    /// Returns the state of the connections to the store, for a health check. It sends no request and does
+    /// not wait.
     pub fn health(&self) -> Health {
         self.client.driver.health()
     }
 
-    /// What the store tells about itself, and what to do about it: for an operator. It may take a
-    /// second.
+    /// Checks the store's configuration and state, and returns findings with advice for an operator. It may
+    /// take a second.
     ///
     /// # Errors
-    /// When the store cannot be reached.
+    /// Returns an error if the store cannot be reached.
     pub async fn checkup(&self) -> Result<Vec<Finding>, Error> {
         self.client.driver.check()?;
         let found = self.client.driver.engine.checkup().await;
-        found.map_err(|trouble| Error::Connect { trouble })
+        found.map_err(|error| Error::Connect { error })
     }
 
-    /// For a process that starts others to work under its locks. On an engine that ends what a process
-    /// holds when the process ends, such as the local one, what this client holds when its process ends
-    /// then stays held, also beyond its lease, until every process has ended that was started after this
-    /// call, directly or not, and that has not closed the file that it inherits for this. While this process
-    /// lives, leases are as always. False if the engine is another: there what is held ends with its lease.
+    /// Shares this client's locks with the child processes that are started from now on.
+    ///
+    /// This is for an engine that ends a process's locks when the process ends, such as the local one. After
+    /// this call, the locks that this client holds when its process ends stay held, also beyond their
+    /// leases, until every process that was started after the call has ended, directly or not, or has closed
+    /// the file that it inherits for this. While this process lives, leases are unaffected. Returns false
+    /// for any other engine: there a lock ends with its lease.
     ///
     /// # Errors
-    /// StoreError with the operating system: what is held ends with this process.
+    /// Returns an error of the operating system; the locks then end with this process.
     pub fn share_with_children(&self) -> Result<bool, Error> {
         self.client.driver.check()?;
-        self.client
-            .driver
-            .engine
-            .share_with_children()
-            .map_err(|trouble| Error::Connect { trouble })
+        self.client.driver.engine.share_with_children().map_err(|error| Error::Connect { error })
     }
 
-    /// Waits until everything that goes on in the background, such as the release of dropped
-    /// guards, is done; at most for this time. True if all of it is done. Call it before the
-    /// process ends.
+    /// Waits until all background tasks are done, such as the release of dropped guards, but for at most
+    /// `within`. Returns whether all are done. To be called before the process ends.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// This method is cancel safe.
     pub async fn flush(&self, within: Duration) -> bool {
         !self.client.driver.is_inherited() && self.client.driver.quiet_within(within).await
     }
@@ -364,7 +362,7 @@ impl Tenure {
         &self.client.driver
     }
 
-    /// Which store it is a client of, in words that are the same for all its clients.
+    /// Identifies the store, with the same text for all its clients.
     pub(crate) fn place(&self) -> String {
         self.client.driver.engine.place()
     }
@@ -372,8 +370,8 @@ impl Tenure {
     pub(crate) async fn try_acquire(&self, spec: &Arc<Spec>) -> Result<Option<Guard>, Error> {
         let started = clock::now();
         let mut result = self.client.driver.try_acquire(spec).await;
-        if let Some(stand_in) = self.stand_in_for(&spec.name, result.as_ref().err())? {
-            result = stand_in.try_acquire(spec).await;
+        if let Some(local) = self.fall_back(&spec.name, result.as_ref().err())? {
+            result = local.try_acquire(spec).await;
         }
         telemetry::acquired(&result, clock::now().since(started));
         result
@@ -382,9 +380,9 @@ impl Tenure {
     pub(crate) async fn acquire(&self, spec: &Arc<Spec>, wait: &Wait) -> Result<Guard, Error> {
         let started = clock::now();
         let mut result = self.client.driver.acquire(spec, wait).await;
-        if let Some(stand_in) = self.stand_in_for(&spec.name, result.as_ref().err())? {
+        if let Some(local) = self.fall_back(&spec.name, result.as_ref().err())? {
             let wait = wait.after(clock::now().since(started));
-            result = stand_in.acquire(spec, &wait).await;
+            result = local.acquire(spec, &wait).await;
         }
         let result = result.map(Some);
         telemetry::acquired(&result, clock::now().since(started));
@@ -394,14 +392,14 @@ impl Tenure {
     pub(crate) async fn inspect(&self, name: LockName) -> Result<LockInfo, Error> {
         self.client.driver.check()?;
         let inspected = self.client.driver.engine.inspect(name.clone()).await;
-        inspected.map_err(|trouble| failed(&name, "inspect", trouble))
+        inspected.map_err(|error| failed(&name, "inspect", error))
     }
 
-    /// Takes a lock away from `expected`, or from whoever holds it, and leaves a record with a
-    /// reason of at most 1024 bytes.
+    /// Takes a lock away from `expected`, or from all holders, and keeps a record with a reason of at most
+    /// 1024 bytes.
     ///
     /// # Errors
-    /// A reason that is too long, or trouble with the store.
+    /// Returns an error if the reason is too long or the store fails.
     pub async fn force_release(
         &self,
         name: LockName,
@@ -413,7 +411,7 @@ impl Tenure {
         let reason = About::checked_note("a reason", reason)?;
         let request = ForceRequest { name: name.clone(), expected, reason, by };
         let forced = self.client.driver.engine.force_release(request).await;
-        forced.map_err(|trouble| failed(&name, "force the release of", trouble))
+        forced.map_err(|error| failed(&name, "force the release of", error))
     }
 
     async fn renew_until(&self, handle: &Handle, lease: Lease) -> Result<Moment, Error> {
@@ -424,12 +422,12 @@ impl Tenure {
         match self.client.driver.renew_one(renewal).await {
             Ok(Renewed::Extended) => Ok(lease::deadline(sent, lease.duration())),
             Ok(Renewed::NotHeld) => Err(Lost { name, why: WhyLost::NotHeld }.into()),
-            Err(trouble) => Err(failed(&name, "renew", trouble)),
+            Err(error) => Err(failed(&name, "renew", error)),
         }
     }
 
-    /// The local lock that stands in for the store, if that is what the caller chose.
-    fn stand_in_for(
+    /// The local driver to use instead of the store after this error, if the client was built so.
+    fn fall_back(
         &self,
         name: &LockName,
         error: Option<&Error>,
@@ -441,17 +439,17 @@ impl Tenure {
             return Ok(None);
         }
         telemetry::fell_back(name, error);
-        let mut stand_in = lock(&self.client.stand_in);
-        if stand_in.is_none() {
+        let mut local = lock(&self.client.local);
+        if local.is_none() {
             let engine = Box::new(MemoryEngine::new());
-            *stand_in = Some(Driver::start(engine, PATIENCE, true)?);
+            *local = Some(Driver::start(engine, PATIENCE, true)?);
         }
-        Ok(stand_in.clone())
+        Ok(local.clone())
     }
 }
 
-fn failed(name: &LockName, action: &'static str, trouble: StoreError) -> Error {
-    Error::from_store(name, action, trouble)
+fn failed(name: &LockName, action: &'static str, error: StoreError) -> Error {
+    Error::from_store(name, action, error)
 }
 
 impl fmt::Debug for Tenure {

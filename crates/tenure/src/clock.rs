@@ -1,7 +1,7 @@
-//! The only place that asks the time.
+//! The only file that reads the clock.
 //!
 //! Leases are measured on a clock that also counts the time a machine is suspended (I2): a
-//! laptop that slept through its lease must know that it lost the lock.
+//! laptop that was suspended past its lease must know that it lost the lock.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -10,7 +10,7 @@ use crate::core::moment::{Moment, Now};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const STEADY: ClockId = ClockId::Boottime;
 
-// Apple's monotonic clock goes on while the machine sleeps.
+// Apple's monotonic clock counts suspend.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const STEADY: ClockId = ClockId::Monotonic;
 
@@ -19,7 +19,7 @@ pub(crate) fn now() -> Moment {
     moment(clock_gettime(STEADY))
 }
 
-/// Both clocks, as a store in this process is told them.
+/// Both clocks, for a store in this process.
 pub(crate) fn both() -> Now {
     Now { clock: now(), wall: moment(clock_gettime(ClockId::Realtime)) }
 }

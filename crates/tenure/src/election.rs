@@ -16,12 +16,14 @@ use crate::wait::Wait;
 /// The lease of a leader that does not choose another.
 const LEASE: Duration = Duration::from_secs(15);
 
-/// How often to look who leads.
+/// How often to poll for the leader.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// An election: one of the candidates leads, until it resigns, crashes or is cut off; then the next
-/// in line does. The terms are those that users know from Kubernetes: lease 15 s, renew deadline
+/// A leader election: one of the candidates leads until it resigns, crashes or loses its connection; then
+/// the next candidate in the queue leads. The defaults are those of Kubernetes: lease 15 s, renew deadline
 /// 10 s, retry 2 s.
+///
+/// # Examples
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -51,33 +53,33 @@ impl Election {
         Self { lock: lock.fair().lease(lease), lease, renew_deadline: None, retry }
     }
 
-    /// The name under which to stand: others see it. Without one they see host, process and
-    /// program.
+    /// Sets the candidate's name, as others see it. The default is host, process and program.
     #[must_use]
     pub fn candidate(mut self, name: impl Into<String>) -> Self {
         self.lock = self.lock.note(name);
         self
     }
 
-    /// For how long a leader that crashed is still the leader; 15 s if not set. It is renewed every
-    /// third of that.
+    /// Sets for how long a leader that crashed is still the leader. The default is 15 s. It is renewed
+    /// every third of that.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         (self.lock, self.lease) = (self.lock.lease(lease), lease);
         self
     }
 
-    /// How long a leader goes on without a confirmed renewal before it steps down; two thirds of the
-    /// lease if not set, which is 10 s unless the lease is.
-    /// It must be shorter than the lease, and at least half of it: the difference is the time in
-    /// which nobody leads, and work that was begun can end.
+    /// Sets how long a leader continues without a confirmed renewal before it steps down. The default is
+    /// two thirds of the lease, which is 10 s by default.
+    ///
+    /// It must be shorter than the lease, and at least half of it: the difference is the time without a
+    /// leader, in which started work can end.
     #[must_use]
     pub fn renew_deadline(mut self, time: Duration) -> Self {
         self.renew_deadline = Some(time);
         self
     }
 
-    /// How often [`Election::changes`] looks who leads; 2 s if not set.
+    /// Sets how often [`Election::changes`] polls for the leader. The default is 2 s.
     #[must_use]
     pub fn retry(mut self, time: Duration) -> Self {
         self.retry = time;
@@ -87,18 +89,18 @@ impl Election {
     /// Waits until this candidate leads.
     ///
     /// # Errors
-    /// Bad input, or trouble with the store that lasts.
+    /// Returns an error if the input is invalid or the store keeps failing.
     ///
     /// # Cancel safety
-    /// As for [`Lock::acquire`]: dropped, it does not stand any more.
+    /// As for [`Lock::acquire`]: if the future is dropped, the candidate leaves the queue.
     pub async fn campaign(&self) -> Result<Leadership, Error> {
         self.campaign_with(Wait::forever()).await
     }
 
-    /// Waits for this time at most.
+    /// Waits for at most `time`.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], bad input, or trouble with the store that lasts.
+    /// Returns [`Error::TimedOut`] after `time`, or an error as [`Election::campaign`] does.
     ///
     /// # Cancel safety
     /// As for [`Election::campaign`].
@@ -106,10 +108,10 @@ impl Election {
         self.campaign_with(Wait::within(time)).await
     }
 
-    /// Leads at once, or not: none if another leads, or others stand.
+    /// Makes one attempt: returns `None` if another candidate leads, or others wait.
     ///
     /// # Errors
-    /// Bad input, or trouble with the store.
+    /// Returns an error if the input is invalid or the store fails.
     ///
     /// # Cancel safety
     /// As for [`Lock::try_acquire`].
@@ -119,7 +121,7 @@ impl Election {
         Ok(guard.map(|guard| Leadership { guard, reserve }))
     }
 
-    /// Who leads, if anyone does.
+    /// Returns the current leader, if there is one.
     ///
     /// # Errors
     /// As for [`Lock::inspect`].
@@ -127,7 +129,7 @@ impl Election {
         Ok(leader(self.lock.inspect().await?))
     }
 
-    /// The leader, and behind it those who stand, in the order in which they will follow.
+    /// Returns the leader, followed by the waiting candidates in the order in which they will lead.
     ///
     /// # Errors
     /// As for [`Lock::inspect`].
@@ -137,12 +139,12 @@ impl Election {
         Ok(leaders.chain(info.waiters.into_iter().map(|waiter| waiter.about)).collect())
     }
 
-    /// Follows who leads, without standing.
+    /// Follows the leader without being a candidate.
     pub fn changes(&self) -> Changes {
         Changes { election: self.clone(), last: None }
     }
 
-    /// The same for code that is not async.
+    /// Returns the same election for code that is not async.
     pub fn blocking(self) -> crate::blocking::Election {
         crate::blocking::Election::new(self)
     }
@@ -154,9 +156,9 @@ impl Election {
         Ok(Leadership { guard, reserve })
     }
 
-    /// What must be left of the lease.
+    /// How much of the lease must be left.
     fn reserve(&self) -> Result<Duration, Error> {
-        // Renewals come every third of the lease, so one must fit in with room to spare.
+        // Renewals are sent every third of the lease, so at least one must fit in.
         let lease = self.lease;
         let deadline = self.renew_deadline.unwrap_or(lease / 3 * 2);
         if deadline >= lease || deadline < lease / 2 {
@@ -176,19 +178,19 @@ impl fmt::Debug for Election {
     }
 }
 
-/// Who leads.
+/// The leader of an election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
-    /// The name under which it stood; host, process and program if it gave none.
+    /// The candidate's name; host, process and program if it has none.
     pub candidate: Arc<str>,
     /// Where it runs.
     pub about: Arc<About>,
     /// Its identity.
     pub owner: Owner,
-    /// Its term: larger than that of every leader before.
+    /// Its term: larger than that of every earlier leader.
     pub fence: Fence,
-    /// Since when it leads.
+    /// When it became the leader.
     pub since: SystemTime,
 }
 
@@ -198,47 +200,46 @@ fn leader(info: LockInfo) -> Option<Leader> {
     Some(Leader { candidate, about, owner, fence, since })
 }
 
-/// The right to lead. Dropping it resigns.
+/// The leadership of an election. Dropping it resigns.
 #[derive(Debug)]
 #[must_use = "dropping it resigns; bind it to a name"]
 pub struct Leadership {
     guard: Guard,
-    /// What must be left of the lease.
+    /// How much of the lease must be left.
     reserve: Duration,
 }
 
 impl Leadership {
-    /// The term of this leader, to be sent along with everything it does: larger than that of every
-    /// leader before.
+    /// Returns the term of this leader, to be sent along with every write: it is larger than that of every
+    /// earlier leader.
     pub fn fence(&self) -> Fence {
         self.guard.fence()
     }
 
-    /// Under which identity it leads.
+    /// Returns the identity of the leader.
     pub fn owner(&self) -> Owner {
         self.guard.owner()
     }
 
-    /// How much of the lease is left when it steps down: the time in which work that was begun can
-    /// end.
+    /// Returns how much of the lease is left when it steps down: the time in which started work can end.
     pub fn reserve(&self) -> Duration {
         self.reserve
     }
 
-    /// The lock behind it.
+    /// Returns the guard of the underlying lock.
     pub fn guard(&self) -> &Guard {
         &self.guard
     }
 
-    /// Whether it leads: false from the renew deadline on.
+    /// Returns whether it leads: false from the renew deadline on.
     pub fn is_leader(&self) -> bool {
         self.ensure_leader().is_ok()
     }
 
-    /// An error if it does not lead any more. For use right before something that cannot be undone.
+    /// Checks that it still leads. For use right before a step that cannot be undone.
     ///
     /// # Errors
-    /// [`Lost`], with the reason.
+    /// Returns [`Lost`], with the reason.
     pub fn ensure_leader(&self) -> Result<(), Lost> {
         self.guard.ensure_held()?;
         if self.guard.remaining() > self.reserve {
@@ -247,11 +248,11 @@ impl Leadership {
         Err(Lost { name: self.guard.name().clone(), why: WhyLost::SteppedDown })
     }
 
-    /// Resolves when it does not lead any more: at the renew deadline, well before another can lead,
-    /// or as soon as it is taken away (I9).
+    /// Completes when it does not lead any more: at the renew deadline, well before another candidate can
+    /// lead, or as soon as the leadership is taken away (I9).
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// This method is cancel safe.
     pub async fn deposed(&self) -> Lost {
         loop {
             if let Err(lost) = self.ensure_leader() {
@@ -261,10 +262,10 @@ impl Leadership {
         }
     }
 
-    /// Runs `work` while it leads: when it does not any more, `work` is dropped.
+    /// Runs `work` while it leads. When it does not lead any more, `work` is dropped.
     ///
     /// # Errors
-    /// [`Lost`], when `work` was not finished before.
+    /// Returns [`Lost`] if `work` was not finished before.
     ///
     /// # Cancel safety
     /// As safe as `work` itself.
@@ -272,7 +273,7 @@ impl Leadership {
         protect(|| self.ensure_leader(), self.deposed(), work).await
     }
 
-    /// Resigns; the next in line leads at once.
+    /// Resigns; the next candidate leads at once.
     ///
     /// # Errors
     /// As for [`Guard::release`].
@@ -284,28 +285,28 @@ impl Leadership {
     }
 }
 
-/// Follows who leads.
+/// Follows the leader of an election, made by [`Election::changes`].
 #[derive(Debug)]
 pub struct Changes {
     election: Election,
-    /// What was told last; none before the first time.
+    /// The last returned leader; none before the first call.
     last: Option<Option<Leader>>,
 }
 
 impl Changes {
-    /// Who leads, as soon as it is another than was told before; the first time at once. None while
-    /// nobody leads. It looks every 2 s, or as often as [`Election::retry`] says, so a leader of a
-    /// shorter time may not be told.
+    /// Waits until the leader differs from the last returned one, and returns it; the first call returns at
+    /// once. `None` means that there is no leader. It polls every 2 s, or as often as [`Election::retry`]
+    /// says, so a leader for a shorter time may be missed.
     ///
     /// # Errors
-    /// As for [`Lock::inspect`]. It may be called again.
+    /// As for [`Lock::inspect`]. It may be called again after an error.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// This method is cancel safe.
     pub async fn next(&mut self) -> Result<Option<Leader>, Error> {
         loop {
             let now = self.election.leader().await?;
-            // The term tells leaders apart; `since` may be told more exactly later.
+            // The term distinguishes leaders; `since` may become more exact later.
             let term = |leader: &Option<Leader>| leader.as_ref().map(|leader| leader.fence);
             if self.last.as_ref().is_none_or(|last| term(last) != term(&now)) {
                 self.last = Some(now.clone());

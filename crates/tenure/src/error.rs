@@ -1,5 +1,5 @@
-//! What can go wrong, told apart by type (I6): refused input, busy, timed out, lost, store
-//! unreachable, outcome unknown.
+//! Errors, distinguished by type (I6): invalid input, busy, timed out, lost, store unreachable,
+//! outcome unknown.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::core::name::LockName;
 use crate::core::shape::Kind;
 
-/// Input that is refused before anything is done, in a sentence that says what is allowed.
+/// Invalid input, refused before any operation. The message says what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Invalid(Cow<'static, str>);
@@ -19,15 +19,15 @@ impl Invalid {
     }
 }
 
-/// Why an acquire, renewal or release did not succeed.
+/// The error of an acquire, renewal or release.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The input was refused; nothing was done.
+    /// The input was invalid; nothing was done.
     #[error(transparent)]
     Invalid(#[from] Invalid),
 
-    /// Others held the lock at every one of the attempts allowed.
+    /// The lock was busy at all allowed attempts.
     #[error("`{name}` was busy at all {attempts} attempts")]
     Busy {
         /// The lock.
@@ -36,16 +36,16 @@ pub enum Error {
         attempts: u32,
     },
 
-    /// The lock did not become free within the time allowed.
+    /// The lock did not become free within the allowed time.
     #[error("`{name}` was not free within {waited:.1?}")]
     TimedOut {
         /// The lock.
         name: LockName,
-        /// How long was waited.
+        /// How long the caller has waited.
         waited: Duration,
     },
 
-    /// The lock was held, and is not any more.
+    /// The lock was held, and was lost.
     #[error(transparent)]
     Lost(#[from] Lost),
 
@@ -60,7 +60,7 @@ pub enum Error {
         limit: u32,
     },
 
-    /// The owner holds fewer permits of this lock than it now asks for. Waiting for itself
+    /// The owner holds fewer permits of this lock than it now requests. Waiting for itself
     /// would be a deadlock.
     #[error(
         "`{name}` is held by the same owner with {held} permits: release it before asking for more"
@@ -72,82 +72,81 @@ pub enum Error {
         held: u32,
     },
 
-    /// The store refused, or could not be reached, before anything was done.
-    #[error("could not {action} `{name}`: {trouble}")]
+    /// The store refused, or could not be reached. Nothing was done.
+    #[error("could not {action} `{name}`: {error}")]
     Unreachable {
         /// The lock.
         name: LockName,
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// What the store or the network said.
+        /// The error of the store or the network.
         #[source]
-        trouble: StoreError,
+        error: StoreError,
     },
 
-    /// The request may or may not have taken effect: its reply never came. Whatever it may have
-    /// left behind is being undone in the background, and ends with the lease at the latest; only the
-    /// count of a latch stays.
-    #[error("it is unknown whether `{name}` was affected by the attempt to {action} it: {trouble}")]
+    /// The request may or may not have taken effect: no reply was received. Its possible effect is being
+    /// undone in the background, and ends with the lease at the latest; only the count of a latch stays.
+    #[error("it is unknown whether `{name}` was affected by the attempt to {action} it: {error}")]
     Unknown {
         /// The lock.
         name: LockName,
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// What the store or the network said.
+        /// The error of the store or the network.
         #[source]
-        trouble: StoreError,
+        error: StoreError,
     },
 
-    /// The store could not be reached, or refused the login, when the client was made.
-    #[error("the store cannot be used: {trouble}")]
+    /// The store could not be reached, or refused the login, when the client connected.
+    #[error("the store cannot be used: {error}")]
     Connect {
-        /// What the store or the network said.
+        /// The error of the store or the network.
         #[source]
-        trouble: StoreError,
+        error: StoreError,
     },
 
     /// The locks could not be listed.
-    #[error("could not list locks: {trouble}")]
+    #[error("could not list locks: {error}")]
     List {
-        /// What the store or the network said.
+        /// The error of the store or the network.
         #[source]
-        trouble: StoreError,
+        error: StoreError,
     },
 
     /// The client's own thread could not be started.
     #[error("could not start Tenure's thread: {source}")]
     Thread {
-        /// What the operating system said.
+        /// The error of the operating system.
         source: Arc<std::io::Error>,
     },
 
-    /// The process was forked after the client was made. The child has no right to the parent's
-    /// locks, and none of its threads.
+    /// The process was forked after the client was made. The child has neither the parent's locks nor its
+    /// threads.
     #[error(
         "this client was made before the process was forked: connect after the fork, in the process \
          that uses it"
     )]
     Forked,
 
-    /// The client's own thread has ended by a panic, in the engine or in Tenure itself. All that the
-    /// client held is lost, and it can do nothing any more.
-    #[error("Tenure's own thread has ended by a panic: connect again, and report the panic")]
+    /// A panic in the engine or in Tenure itself has ended the client's own thread. All locks of the client
+    /// are lost, and every later call fails.
+    #[error("a panic has ended Tenure's own thread: connect again, and report the panic")]
     Ended,
 }
 
 impl Error {
-    /// The error of an action on a lock that met trouble with the store.
-    pub(crate) fn from_store(name: &LockName, action: &'static str, trouble: StoreError) -> Self {
+    /// The error of an action on a lock for which the store failed.
+    pub(crate) fn from_store(name: &LockName, action: &'static str, error: StoreError) -> Self {
         let name = name.clone();
-        match trouble.outcome {
+        match error.outcome {
             Effect::Forked => Self::Forked,
-            Effect::None => Self::Unreachable { name, action, trouble },
-            Effect::Unknown => Self::Unknown { name, action, trouble },
+            Effect::None => Self::Unreachable { name, action, error },
+            Effect::Unknown => Self::Unknown { name, action, error },
         }
     }
 }
 
-/// The lock was lost: its lease ended, or somebody forced its release.
+/// The loss of a lock: its lease ended, or an operator forced its release.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` was lost: {why}")]
 pub struct Lost {
@@ -156,12 +155,12 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// The lock.
+    /// Returns the lock's name.
     pub fn name(&self) -> &LockName {
         &self.name
     }
 
-    /// Why it was lost.
+    /// Returns why it was lost.
     pub fn why(&self) -> WhyLost {
         self.why
     }
@@ -175,12 +174,12 @@ pub enum WhyLost {
     LeaseEnded,
     /// No renewal was confirmed within the renew deadline of an election.
     SteppedDown,
-    /// The store said that this owner does not hold the lock any more: its lease ended there, it
-    /// was released by another process with its handle, or an operator forced its release.
+    /// The store reported that this owner does not hold the lock any more: its lease ended there, another
+    /// process released it with its handle, or an operator forced its release.
     NotHeld,
-    /// The client's own thread has ended by a panic, and nothing renews the lease any more.
+    /// A panic has ended the client's own thread, and the lease is not renewed any more.
     Ended,
-    /// This process is a forked child, and the lock is held by the process that it comes from.
+    /// This process is a forked child, and its parent holds the lock.
     Forked,
 }
 
@@ -190,13 +189,13 @@ impl std::fmt::Display for WhyLost {
             Self::LeaseEnded => "its lease ended before a renewal was confirmed",
             Self::SteppedDown => "no renewal was confirmed within the renew deadline",
             Self::NotHeld => "the store says that this owner no longer holds it",
-            Self::Ended => "the client's own thread has ended by a panic",
+            Self::Ended => "a panic has ended the client's own thread",
             Self::Forked => "it is held by the process that this one was forked from",
         })
     }
 }
 
-/// StoreError between a client and its store, and what it means for the operation (I6).
+/// An error of the store or of the connection to it, and whether the operation may have taken effect (I6).
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct StoreError {
@@ -215,12 +214,12 @@ enum Effect {
 }
 
 impl StoreError {
-    /// The store did not do it: refused, or never reached.
+    /// Creates an error of an operation that did not take effect: refused, or not sent.
     pub fn refused(what: impl Into<Arc<str>>) -> Self {
         Self { what: what.into(), outcome: Effect::None, is_answer: false, is_lasting: false }
     }
 
-    /// No reply: it may have been done, or not.
+    /// Creates an error of an operation without a reply: it may have taken effect or not.
     pub fn unknown(what: impl Into<Arc<str>>) -> Self {
         Self { what: what.into(), outcome: Effect::Unknown, is_answer: false, is_lasting: false }
     }
@@ -231,36 +230,36 @@ impl StoreError {
         Self { what, outcome: Effect::Forked, is_answer: false, is_lasting: true }
     }
 
-    /// Whether the operation may have taken effect.
+    /// Returns whether the operation may have taken effect.
     pub fn is_unknown(&self) -> bool {
         self.outcome == Effect::Unknown
     }
 
-    /// The same, and the store itself has said it.
+    /// Marks the error as an answer of the store itself.
     #[must_use]
     pub fn answered(self) -> Self {
         Self { is_answer: true, ..self }
     }
 
-    /// Whether the store itself has said it, and so was reached.
+    /// Returns whether the store itself has answered with this error, and so was reached.
     pub fn is_answer(&self) -> bool {
         self.is_answer
     }
 
-    /// The same, and it stays until a person removes its cause: a wrong password, for example.
+    /// Marks the error as lasting until a person removes its cause: a wrong password, for example.
     #[must_use]
     pub fn lasting(self) -> Self {
         Self { is_lasting: true, ..self }
     }
 
-    /// Whether it stays until a person removes its cause, so that it is of no use to try again.
-    /// Where this is not known, it is false.
+    /// Returns whether the error lasts until a person removes its cause, so that a retry is useless. False
+    /// if this is not known.
     pub fn is_lasting(&self) -> bool {
         self.is_lasting
     }
 
-    /// This trouble after an earlier one of the same operation: a later refusal does not undo
-    /// what an unanswered attempt may have done.
+    /// This error after an earlier one of the same operation: a later refusal does not undo the possible
+    /// effect of an attempt without an answer.
     pub(crate) fn after(self, earlier: Option<&Self>) -> Self {
         match earlier {
             Some(earlier) if earlier.is_unknown() => Self { outcome: Effect::Unknown, ..self },
@@ -282,7 +281,7 @@ mod tests {
         assert!(matches!(unknown, Error::Unknown { .. }));
     }
 
-    /// I6: a refusal of the second attempt says nothing of the first.
+    /// I6: a refusal of the second attempt says nothing about the first.
     #[test]
     fn unknown_stays_unknown_after_a_later_refusal() {
         let first = StoreError::unknown("no reply");

@@ -1,13 +1,13 @@
-//! Checking a [`Fence`] where the data lives.
+//! Checks of a [`Fence`] in the database.
 //!
-//! A lock alone cannot keep out a holder that was stopped past its lease and then goes on: it
-//! does not know yet. The data can. Store the fence beside the data, and refuse a write whose
+//! A lock alone cannot stop a holder that was paused past its lease and then continues: it does not know
+//! yet that the lock is lost. The database can. Store the fence beside the data, and refuse a write whose
 //! fence is smaller than the stored one.
 //!
 //! # SQL
 //!
 //! Give the table a column `fence BIGINT NOT NULL DEFAULT 0`, and add [`SQL_SET`] and
-//! [`SQL_CHECK`] to the update. No row changed means: overtaken by a newer holder.
+//! [`SQL_CHECK`] to the update. If no row changed, a newer holder has overtaken this one.
 //!
 //! ```
 //! use tenure::fenced::{SQL_CHECK, SQL_SET};
@@ -24,26 +24,28 @@
 //!
 //! # In the process
 //!
-//! [`Gate`] does the same for data that lives in memory.
+//! [`Gate`] does the same for data in memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::core::fence::Fence;
 
-/// For the `SET` part of an update: remembers the writer's fence.
+/// For the `SET` part of an update: stores the writer's fence.
 pub const SQL_SET: &str = "fence = :fence";
 
-/// For the `WHERE` part of an update: lets no overtaken writer through.
+/// For the `WHERE` part of an update: excludes a writer that was overtaken.
 pub const SQL_CHECK: &str = "fence <= :fence";
 
 /// A Redis script that sets a value if, and only if, the writer is not overtaken.
 ///
-/// `KEYS[1]` is the value, `KEYS[2]` remembers the fence (in a cluster both need one hash tag);
+/// `KEYS[1]` is the value, `KEYS[2]` stores the fence (in a cluster both need one hash tag);
 /// `ARGV[1]` is the fence, `ARGV[2]` the new value. It returns 1 when the value was set, 0 when
 /// the writer was overtaken.
 pub const REDIS_SET: &str = include_str!("fenced/set.lua");
 
-/// Lets through whoever is not overtaken.
+/// Admits holders that were not overtaken.
+///
+/// # Examples
 ///
 /// ```
 /// use tenure::{Fence, fenced::Gate};
@@ -58,12 +60,12 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate that nobody has passed yet.
+    /// Creates a gate that has admitted no holder yet.
     pub const fn new() -> Self {
         Self { highest: AtomicU64::new(0) }
     }
 
-    /// Whether a holder with this fence may pass. From then on, no lower one may.
+    /// Returns whether a holder with this fence is admitted. After that, no lower fence is.
     pub fn admits(&self, fence: Fence) -> bool {
         self.highest.fetch_max(fence.value(), Ordering::AcqRel) <= fence.value()
     }

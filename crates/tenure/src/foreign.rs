@@ -3,20 +3,20 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-/// Calls foreign code. Its panic ends here: the panic hook has reported it, and what it interrupted
+/// Calls foreign code, and catches its panic: the panic hook has reported it, and the state it interrupted
 /// is the foreign code's own. None if it panicked.
 pub(crate) fn call<T>(foreign: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(foreign)) {
         Ok(value) => Some(value),
         Err(payload) => {
-            // To drop it would be one more call of foreign code.
+            // Dropping it would call foreign code again.
             std::mem::forget(payload);
             None
         }
     }
 }
 
-/// Wakes them all, whatever one of them does.
+/// Wakes all of them, even if one panics.
 pub(crate) fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
     for waker in wakers {
         call(|| waker.wake());

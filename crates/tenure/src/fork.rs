@@ -1,29 +1,29 @@
-//! Noticing that this process is a forked child. `unsafe` is allowed here, for a page of memory and one
+//! Detects that this process is a forked child. `unsafe` is allowed here, for a page of memory and one
 //! call of the C library.
 //!
-//! A child has its parent's memory, but none of its threads, and no right to what its parent holds. Its
-//! pid does not tell for certain: a container's first process and one that it forks into a new PID
-//! namespace both have the number 1. And asking for it is a system call, several in each acquire. So
-//! there is a word in memory that is zero in a new child: the kernel empties its page (`MADV_WIPEONFORK`),
-//! however the child is made, or, where there is no such page, a handler of the C library sets it.
+//! A child has its parent's memory, but none of its threads, and its parent's locks are not its own. Its
+//! pid is not a reliable test: a container's first process and one that it forks into a new PID
+//! namespace both have pid 1. And reading it is a system call, several in each acquire. So
+//! there is a word in memory that is zero in a new child: the kernel zeroes its page (`MADV_WIPEONFORK`),
+//! however the child is made, or, without such a page, a handler of the C library resets it.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// In the word: a child that has not looked yet, one that is being counted, and one that was counted.
+/// The word's values: a process that has not checked yet, one that is being counted, and one that was counted.
 const NEW: u32 = 0;
 const BEING_COUNTED: u32 = 1;
 const COUNTED: u32 = 2;
 
-/// Processes that were seen to be new, from the first that looked to this one.
+/// How many processes were counted, from the first one to this one.
 static SEEN: AtomicU64 = AtomicU64::new(0);
 
-/// The word, where no page can be had.
+/// The word, if the page cannot be mapped.
 static PLAIN_WORD: AtomicU32 = AtomicU32::new(NEW);
 
-/// Where the word is; null until the first look.
+/// The address of the word; null until the first check.
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// A number that is another one in every forked child.
+/// A number that differs in every forked child.
 pub(crate) fn count() -> u64 {
     let word = word();
     if word.load(Ordering::Acquire) != COUNTED {
@@ -32,8 +32,8 @@ pub(crate) fn count() -> u64 {
     SEEN.load(Ordering::Relaxed)
 }
 
-/// Counts a process once, though several of its threads look. A child that is forked in the middle of it
-/// starts again from zero, and so waits for no thread that it does not have.
+/// Counts a process once, even if several of its threads check at the same time. A child that is forked
+/// meanwhile starts again from zero, and so waits for no thread that it does not have.
 #[cold]
 fn count_this(word: &AtomicU32) {
     loop {
@@ -55,13 +55,13 @@ fn word() -> &'static AtomicU32 {
     if word.is_null() {
         word = place_word();
     }
-    // SAFETY: it points to the static word or to one in a page that is never unmapped, which is aligned,
-    // and all zero or what was stored in it; both are only ever used as atomics.
+    // SAFETY: it points to the static word or to one in a page that is never unmapped. It is aligned, and
+    // holds zero or a value that was stored in it; both are only ever used as atomics.
     unsafe { &*word }
 }
 
-/// Finds a place for the word. Without a lock, for the same reason as above: of several threads, one wins,
-/// and the pages of the others stay unused.
+/// Chooses the address of the word. Without a mutex, for the same reason as above: of several threads, one
+/// wins, and the pages of the others stay unused.
 #[cold]
 fn place_word() -> *mut AtomicU32 {
     let ours = wiped_page().unwrap_or_else(|| {
@@ -76,8 +76,8 @@ fn place_word() -> *mut AtomicU32 {
     }
 }
 
-/// A page that is all zero in a new child. Not where the kernel is older than Linux 4.14.
-#[expect(unsafe_code, reason = "only the kernel can empty a page in a forked child")]
+/// A page that is all zero in a new child. None on a kernel older than Linux 4.14.
+#[expect(unsafe_code, reason = "only the kernel can zero a page in a forked child")]
 fn wiped_page() -> Option<*mut AtomicU32> {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
     let (length, access) = (rustix::param::page_size(), ProtFlags::READ | ProtFlags::WRITE);
@@ -89,13 +89,13 @@ fn wiped_page() -> Option<*mut AtomicU32> {
     }
 }
 
-/// Has the C library call `in_child` in every child that is forked by its means.
-#[expect(unsafe_code, reason = "only the C library can call something in a forked child")]
+/// Makes the C library call `in_child` in every child that it forks.
+#[expect(unsafe_code, reason = "only the C library can call a function in a forked child")]
 fn watch() {
-    // SAFETY: the handler is a function that lives as long as the program, and all it does is to set an
-    // atomic number, which is allowed in a child of a process with several threads.
+    // SAFETY: the handler is a function that lives as long as the program, and only stores an atomic
+    // number, which is allowed in a child of a process with several threads.
     let failed = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    // Out of memory; there is no third way.
+    // It fails only if memory is exhausted, and there is no alternative.
     debug_assert_eq!(failed, 0);
 }
 
@@ -103,17 +103,17 @@ extern "C" fn in_child() {
     PLAIN_WORD.store(NEW, Ordering::Relaxed);
 }
 
-/// The process in which something was made.
+/// The process in which a value was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process(u64);
 
 impl Process {
-    /// This one.
+    /// The current process.
     pub(crate) fn this() -> Self {
         Self(count())
     }
 
-    /// Whether this is a child of it.
+    /// Whether the current process is a forked child of it.
     pub(crate) fn is_left(self) -> bool {
         self != Self::this()
     }

@@ -1,4 +1,4 @@
-//! A lock that is held.
+//! A held lock.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -15,11 +15,13 @@ use crate::error::{Error, Invalid, Lost};
 use crate::handle::Handle;
 use crate::owner::Owner;
 
-/// A lock that is held. Dropping it releases the lock, from any thread, on error and on panic.
+/// A held lock. Dropping the guard releases the lock, from any thread, on error and on panic.
 ///
 /// The lock can be lost while the guard lives: the store was unreachable for too long, the process
-/// was stopped, or an operator took it away. [`Guard::lost`] tells at once, [`Guard::protect`]
-/// cancels the work, and [`Guard::fence`] lets the place where the data lives refuse a late write.
+/// was stopped, or an operator took it away. [`Guard::lost`] completes at once, [`Guard::protect`]
+/// cancels the work, and with [`Guard::fence`] the database can refuse a late write.
+///
+/// # Examples
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -41,7 +43,7 @@ pub struct Guard {
     role: Role,
 }
 
-/// What the end of this guard ends.
+/// What ends when this guard is dropped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// The hold.
@@ -62,7 +64,7 @@ impl Guard {
         Self { held, turn: 0, role: Role::Counted }
     }
 
-    /// The hold without its guard: nothing ends with it.
+    /// The hold without its guard: dropping it has no effect.
     pub(crate) fn into_held(mut self) -> Arc<Held> {
         self.role = Role::Disarmed;
         self.held.clone()
@@ -72,35 +74,35 @@ impl Guard {
         self.held.driver()
     }
 
-    /// Gives the guard up without releasing what it stands for: its lease ends it.
+    /// Consumes the guard without releasing its hold, which ends with its lease.
     pub(crate) fn forget(self) {
         let held = self.into_held();
         held.driver().forget(&held);
     }
 
-    /// Gives back all permits but so many. What the store cannot be told now, it is told in the
+    /// Gives back all permits but `permits`. If the store cannot be reached, this is retried in the
     /// background.
     pub(crate) async fn keep(&self, permits: u32) {
         self.held.driver().give_back(&self.held, permits).await;
     }
 
-    /// The lock's name.
+    /// Returns the lock's name.
     pub fn name(&self) -> &LockName {
         &self.held.name
     }
 
-    /// Under which identity the lock is held.
+    /// Returns the owner under which the lock is held.
     pub fn owner(&self) -> Owner {
         self.held.entry.owner
     }
 
-    /// The number to send along with every write, for the place where the data lives to check.
-    /// It is larger than that of every grant before.
+    /// Returns the fencing token to send along with every write, for the database to check. It is larger
+    /// than that of every earlier grant.
     pub fn fence(&self) -> Fence {
         self.held.fence(self.turn)
     }
 
-    /// How long the lock is certainly still held if no renewal succeeds; zero once it is lost.
+    /// Returns how long the lock is certainly still held if no renewal succeeds; zero once it is lost.
     pub fn remaining(&self) -> Duration {
         let now = clock::now();
         match self.held.lost(now) {
@@ -109,39 +111,39 @@ impl Guard {
         }
     }
 
-    /// Whether the lock is lost. Looks at the clock, so it is right even if the process was
-    /// stopped or the machine suspended a moment ago.
+    /// Returns whether the lock is lost. It checks the clock, so it is correct even right after the process
+    /// was stopped or the machine was suspended.
     pub fn is_lost(&self) -> bool {
         self.held.lost(clock::now()).is_some()
     }
 
-    /// Whether this is only a local lock, because the store could not be reached and
-    /// [`Fallback::Local`](crate::Fallback::Local) was chosen: it keeps out this process alone.
+    /// Returns whether this is only a local lock, because the store could not be reached and
+    /// [`Fallback::Local`](crate::Fallback::Local) was chosen: it excludes only tasks of this process.
     pub fn is_degraded(&self) -> bool {
         self.held.driver().is_fallback
     }
 
-    /// An error if the lock is lost. For use right before something that cannot be undone.
+    /// Checks that the lock is still held. For use right before a step that cannot be undone.
     ///
     /// # Errors
-    /// [`Lost`], with the reason.
+    /// Returns [`Lost`], with the reason.
     pub fn ensure_held(&self) -> Result<(), Lost> {
         self.held.lost(clock::now()).map_or(Ok(()), Err)
     }
 
-    /// Resolves when the lock is lost, before its lease ends in the store (I9).
+    /// Completes when the lock is lost, before its lease ends in the store (I9).
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// This method is cancel safe.
     pub async fn lost(&self) -> Lost {
         self.held.until_lost(self.turn).await
     }
 
-    /// Resolves when no more than `reserve` of the lease is left because renewals fail, or when the
-    /// lock is lost: for work that needs some time to end before another can begin.
+    /// Completes when at most `reserve` of the lease is left because renewals fail, or when the lock is
+    /// lost. For work that needs some time to end before another holder can begin.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// This method is cancel safe.
     pub async fn runs_out(&self, reserve: Duration) {
         let mut lost = pin!(self.lost());
         loop {
@@ -152,7 +154,7 @@ impl Guard {
             let mut over = pin!(self.driver().alarm(clock::now() + left));
             let is_lost = poll_fn(|context| match lost.as_mut().poll(context) {
                 Poll::Ready(_) => Poll::Ready(true),
-                // Renewed in the meantime, it goes on.
+                // If the lease was renewed in the meantime, the loop continues.
                 Poll::Pending => over.as_mut().poll(context).map(|()| false),
             });
             if is_lost.await {
@@ -161,15 +163,15 @@ impl Guard {
         }
     }
 
-    /// A signal of the loss that outlives the borrow of the guard, for other tasks.
+    /// Returns a signal of the loss that does not borrow the guard, for other tasks.
     pub fn lost_signal(&self) -> LostSignal {
         LostSignal { held: self.held.clone(), turn: self.turn }
     }
 
-    /// Runs `work` while the lock is held: when the lock is lost, `work` is dropped.
+    /// Runs `work` while the lock is held. When the lock is lost, `work` is dropped.
     ///
     /// # Errors
-    /// [`Lost`], when `work` was not finished before the lock was lost.
+    /// Returns [`Lost`] if `work` was not finished before the lock was lost.
     ///
     /// # Cancel safety
     /// As safe as `work` itself.
@@ -177,20 +179,20 @@ impl Guard {
         protect(|| self.ensure_held(), self.lost(), work).await
     }
 
-    /// Extends the lease now: for a fixed lease, or to be sure before a long step.
+    /// Extends the lease now: for a fixed lease, or before a long step.
     ///
     /// # Errors
-    /// [`Error::Lost`] when the lock is not held any more, or the store's trouble; then the old
-    /// deadline stands.
+    /// Returns [`Error::Lost`] if the lock is not held any more, or an error if the store fails; the old
+    /// deadline then stands.
     ///
     /// # Cancel safety
-    /// Dropped, the renewal may or may not have happened; the old deadline stands.
+    /// If the future is dropped, the renewal may or may not have happened; the old deadline stands.
     pub async fn renew(&self) -> Result<(), Error> {
         self.held.driver().renew(&self.held).await
     }
 
-    /// Makes sure of the whole lease: a lock that was handed over is held for a few seconds only, until
-    /// its first renewal. Before work that must know how much time it has to end in.
+    /// Ensures that nearly the whole lease is left: a lock that was handed over is held for a few seconds
+    /// only, until its first renewal. For use before work that must know how much time it has to end.
     ///
     /// # Errors
     /// As for [`Guard::renew`].
@@ -198,19 +200,19 @@ impl Guard {
     /// # Cancel safety
     /// As for [`Guard::renew`].
     pub async fn confirm(&self) -> Result<(), Error> {
-        // A grant loses a little of its lease to the careful reckoning, and to the way it came.
+        // A grant loses a little of its lease to the drift allowance and to the round trip.
         let whole = self.held.lease().duration() / 10 * 9;
         if self.remaining() < whole { self.renew().await } else { Ok(()) }
     }
 
-    /// Releases the lock, and tells whether it was held until now.
+    /// Releases the lock, and returns whether it was held until now.
     ///
     /// # Errors
-    /// When the store refused it, or could not be reached, for as long as the client's patience or the
-    /// lease lasts; or when it did not answer. The release then goes on in the background.
+    /// Returns an error if the store refused or could not be reached for as long as the client's patience or
+    /// the lease lasts, or if it did not answer. The release then continues in the background.
     ///
     /// # Cancel safety
-    /// Dropped, the release goes on in the background.
+    /// If the future is dropped, the release continues in the background.
     pub async fn release(mut self) -> Result<Released, Error> {
         self.driver().check_process()?;
         let role = std::mem::replace(&mut self.role, Role::Disarmed);
@@ -221,28 +223,28 @@ impl Guard {
         held.driver().release(&held).await
     }
 
-    /// Gives the guard up without releasing the lock, and returns a handle with which any process
-    /// can renew and release it. The watchdog stops: the lease must be renewed from now on by
-    /// whoever has the handle. Nearly the whole lease is left then, because it is renewed first if it
-    /// has to be, as [`Guard::confirm`] does; a fixed lease goes on as it is.
+    /// Consumes the guard without releasing the lock, and returns a handle with which any process can renew
+    /// and release it. The watchdog stops: from now on the process with the handle must renew the lease.
+    /// Nearly the whole lease is left, because it is renewed first if necessary, as [`Guard::confirm`] does;
+    /// a fixed lease stays as it is.
     ///
     /// # Errors
-    /// [`Error::Lost`], if there is nothing to detach any more. [`Error::Invalid`], if this process
-    /// counts further entries into the same hold: they end with their own guards. StoreError with the
-    /// store: then the lock is released.
+    /// Returns [`Error::Lost`] if the lock is lost, and [`Error::Invalid`] if this process counts further
+    /// entries into the same hold: they end with their own guards. If the store fails, its error is returned
+    /// and the lock is released.
     ///
     /// # Cancel safety
-    /// Dropped before the end, the lock is released.
+    /// If the future is dropped, the lock is released.
     pub async fn detach(mut self) -> Result<Handle, Error> {
         self.driver().check_process()?;
         self.ensure_held()?;
-        // A hand-over lasts for a few seconds only, until it is confirmed.
+        // A claim lease lasts for a few seconds only, until it is confirmed.
         if self.held.is_kept_up() {
             self.confirm().await?;
         }
         if self.role == Role::Counted && !self.held.driver().leave_locally(&self.held) {
             self.role = Role::Disarmed;
-            let sentence = "a hold that others in this process stand on cannot be detached";
+            let sentence = "a hold that other guards of this process share cannot be detached";
             return Err(Invalid::new(sentence).into());
         }
         // Its entry is counted out: from here on, an error ends the hold itself.
@@ -255,8 +257,7 @@ impl Guard {
     }
 }
 
-/// Runs `work` until it is done or `lost` resolves, and takes no step of it unless `ensure_held`
-/// agrees.
+/// Runs `work` until it is done or `lost` completes, and polls it only while `ensure_held` succeeds.
 pub(crate) async fn protect<F: Future>(
     ensure_held: impl Fn() -> Result<(), Lost>,
     lost: impl Future<Output = Lost>,
@@ -264,7 +265,7 @@ pub(crate) async fn protect<F: Future>(
 ) -> Result<F::Output, Lost> {
     let (mut work, mut lost) = (pin!(work), pin!(lost));
     poll_fn(|context| {
-        // The loss first: not one more step of the work is taken without the lock.
+        // The loss first: the work is not polled again without the lock.
         ensure_held()?;
         if let Poll::Ready(lost) = lost.as_mut().poll(context) {
             return Poll::Ready(Err(lost));
@@ -277,7 +278,7 @@ pub(crate) async fn protect<F: Future>(
 impl Drop for Guard {
     fn drop(&mut self) {
         let driver = self.held.driver();
-        // In a forked child it is a copy: the lock is the parent's, and so is all that is counted.
+        // In a forked child this is a copy: the lock and its counted entries are the parent's.
         if driver.is_inherited() {
             return;
         }
@@ -309,7 +310,7 @@ pub enum Released {
     AlreadyLost,
 }
 
-/// Tells of the loss of a lock, apart from its guard.
+/// A signal of the loss of a lock, without its guard. Made by [`Guard::lost_signal`].
 #[derive(Clone)]
 pub struct LostSignal {
     held: Arc<Held>,
@@ -317,15 +318,15 @@ pub struct LostSignal {
 }
 
 impl LostSignal {
-    /// Whether the lock is lost. False once the guard has released it.
+    /// Returns whether the lock is lost. False once the guard has released it.
     pub fn is_lost(&self) -> bool {
         self.held.lost_for(self.turn, clock::now()).is_some()
     }
 
-    /// Resolves when the lock is lost; never, if it is released before.
+    /// Completes when the lock is lost; never, if it is released before.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// This method is cancel safe.
     pub async fn lost(&self) -> Lost {
         self.held.until_lost(self.turn).await
     }

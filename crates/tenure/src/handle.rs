@@ -1,4 +1,4 @@
-//! A hold without a guard, to be passed to another process.
+//! A hold without a guard, for another process.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,8 +12,10 @@ use crate::core::name::LockName;
 use crate::error::Invalid;
 use crate::owner::{Entry, Owner};
 
-/// Stands for a lock that is held without a guard. It can be printed, sent to another process,
-/// read back, and renewed, released or adopted there. Whoever has it can release the lock.
+/// A lock that is held without a guard. It can be printed, sent to another process, parsed, and
+/// renewed, released or adopted there. Any process that has the handle can release the lock.
+///
+/// # Examples
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -34,10 +36,10 @@ pub struct Handle {
     lease: Lease,
 }
 
-/// The form of a printed handle; another form gets another word.
+/// The version of the printed form.
 const VERSION: &str = "tenure1";
 
-/// All but what every shell takes as it is.
+/// All characters that some shell would interpret.
 const NOT_PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b'-').remove(b'/');
 
 impl Handle {
@@ -45,22 +47,22 @@ impl Handle {
         Self { name, entry, fence, lease }
     }
 
-    /// The lock's name.
+    /// Returns the lock's name.
     pub fn name(&self) -> &LockName {
         &self.name
     }
 
-    /// Under which identity the lock is held.
+    /// Returns the owner under which the lock is held.
     pub fn owner(&self) -> Owner {
         self.entry.owner
     }
 
-    /// The fence of the grant.
+    /// Returns the fence of the grant.
     pub fn fence(&self) -> Fence {
         self.fence
     }
 
-    /// How long a renewal lasts.
+    /// Returns the lease, which a renewal extends.
     pub fn lease(&self) -> Lease {
         self.lease
     }

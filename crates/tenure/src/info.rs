@@ -1,4 +1,4 @@
-//! What others can read of a lock: who holds it, since when, from where, who waits.
+//! The public state of a lock: its holders, since when and from where they hold it, and its waiters.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,18 +10,17 @@ use crate::core::shape::Kind;
 use crate::error::Invalid;
 use crate::owner::Owner;
 
-/// Who a holder or waiter is, for people to read. It proves nothing: [`Owner`] does.
+/// The description of a holder or waiter, for people. It is not an identity: [`Owner`] is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct About {
     /// The host it runs on.
     pub host: Arc<str>,
-    /// Its process; 0 for none, where no process stands for it: one that has detached its lock and
-    /// ended, for example.
+    /// Its process; 0 if there is none: for example, if the process has detached its lock and ended.
     pub pid: u32,
     /// The program's name.
     pub program: Arc<str>,
-    /// What the caller wanted others to know.
+    /// The caller's note.
     pub note: Option<Arc<str>>,
 }
 
@@ -29,7 +28,7 @@ impl About {
     /// The longest note, in bytes.
     pub const MAX_NOTE_BYTES: usize = 1024;
 
-    /// This process, without a note.
+    /// Describes this process, without a note.
     pub fn this_process() -> Self {
         let program = std::env::args_os().next().map(std::path::PathBuf::from);
         let program = program.as_ref().and_then(|path| path.file_name());
@@ -43,7 +42,7 @@ impl About {
 }
 
 impl About {
-    /// Text for others to read, if it is not too long.
+    /// A note, if it is not too long.
     pub(crate) fn checked_note(what: &str, text: &str) -> Result<Arc<str>, Invalid> {
         if text.len() <= Self::MAX_NOTE_BYTES {
             return Ok(text.into());
@@ -69,43 +68,43 @@ impl fmt::Display for About {
     }
 }
 
-/// A lock as seen at one moment.
+/// A lock as of one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockInfo {
     /// The lock.
     pub name: LockName,
-    /// What it is in use as; none while it is free.
+    /// The kind it is in use as; none while it is free.
     pub kind: Option<Kind>,
     /// How many permits it has; zero while it is free.
     pub limit: u32,
-    /// How many hold it.
+    /// The number of holders.
     pub holding: usize,
-    /// The holders, by their fences: of many, those whose leases end first, up to
-    /// [`LockInfo::HOLDERS_SHOWN`], and fewer in a list of locks.
+    /// The holders, sorted by fence. If there are more than [`LockInfo::HOLDERS_SHOWN`] (or
+    /// [`LockInfo::HOLDERS_LISTED`] in a list of locks), these are the ones whose leases end first.
     pub holders: Vec<HolderInfo>,
-    /// How many wait for it.
+    /// The number of waiters.
     pub waiting: usize,
-    /// The first of those who wait, in order. Empty in a list of locks.
+    /// The first waiters, in the order of the queue. Empty in a list of locks.
     pub waiters: Vec<WaiterInfo>,
-    /// The last time its release was forced, if the store remembers one.
+    /// The record of its last forced release, if the store has one.
     pub forced: Option<ForceRecord>,
-    /// Why the store cannot read what it has of this lock, or some of it. Then nothing is known of
-    /// what could not be read: an empty list of holders does not mean that the lock is free.
-    pub trouble: Option<String>,
+    /// Why the store cannot read its state of this lock, or a part of it. The unreadable part is unknown:
+    /// an empty list of holders does not mean that the lock is free.
+    pub error: Option<String>,
 }
 
 impl LockInfo {
-    /// How many waiters are shown in full.
+    /// The maximum number of waiters shown.
     pub const WAITERS_SHOWN: usize = 1000;
 
-    /// How many holders are shown in full. To look at a lock must not keep others from it.
+    /// The maximum number of holders shown: inspecting a lock must not block its users.
     pub const HOLDERS_SHOWN: usize = 1000;
 
-    /// How many holders of each lock a list shows.
+    /// The maximum number of holders of each lock in a list.
     pub const HOLDERS_LISTED: usize = 10;
 
-    /// A lock that nobody holds or wants.
+    /// A lock without holders and waiters.
     pub(crate) fn free(name: LockName) -> Self {
         Self {
             name,
@@ -116,19 +115,19 @@ impl LockInfo {
             waiting: 0,
             waiters: Vec::new(),
             forced: None,
-            trouble: None,
+            error: None,
         }
     }
 
-    /// A lock of which nothing can be read, for this reason.
+    /// A lock whose state cannot be read, with the reason.
     #[cfg(any(feature = "local", feature = "redis"))]
-    pub(crate) fn unreadable(name: LockName, trouble: &crate::StoreError) -> Self {
-        Self { trouble: Some(trouble.to_string()), ..Self::free(name) }
+    pub(crate) fn unreadable(name: LockName, error: &crate::StoreError) -> Self {
+        Self { error: Some(error.to_string()), ..Self::free(name) }
     }
 
-    /// Whether nobody holds it. False if the store cannot read it.
+    /// Returns whether it has no holder. False if the store cannot read it.
     pub fn is_free(&self) -> bool {
-        self.holding == 0 && self.trouble.is_none()
+        self.holding == 0 && self.error.is_none()
     }
 }
 
@@ -142,14 +141,14 @@ pub struct HolderInfo {
     pub about: Arc<About>,
     /// The permits it holds.
     pub permits: u32,
-    /// How often it has entered; zero when it has released the lock but keeps it occupied for
-    /// its least holding time.
+    /// The number of its entries; zero if it has released the lock and lingers for its least holding
+    /// time.
     pub entries: u32,
     /// The fence of its grant.
     pub fence: Fence,
-    /// Since when it holds the lock, by the store's calendar.
+    /// When it acquired the lock, by the store's calendar.
     pub since: SystemTime,
-    /// How long it will hold it without renewal.
+    /// How much of its lease is left.
     pub lease_left: Duration,
 }
 
@@ -161,9 +160,9 @@ pub struct WaiterInfo {
     pub owner: Owner,
     /// Where it runs, and its note.
     pub about: Arc<About>,
-    /// The permits it wants.
+    /// The permits it waits for.
     pub permits: u32,
-    /// Since when it waits, by the store's calendar.
+    /// When it started to wait, by the store's calendar.
     pub since: SystemTime,
 }
 
@@ -173,13 +172,13 @@ pub struct WaiterInfo {
 pub struct ForceRecord {
     /// The lock.
     pub name: LockName,
-    /// Who held it.
+    /// The former holders.
     pub owners: Vec<Owner>,
-    /// Who forced the release.
+    /// The client that forced the release.
     pub by: Arc<About>,
-    /// Why.
+    /// The reason.
     pub reason: Arc<str>,
-    /// When, by the store's calendar.
+    /// The time, by the store's calendar.
     pub at: SystemTime,
 }
 
@@ -187,7 +186,7 @@ pub struct ForceRecord {
 mod tests {
     use super::*;
 
-    /// No number is shown for a process that does not stand for the lock; names of others are escaped.
+    /// No pid is shown if there is no process; names of other clients are escaped.
     #[test]
     fn a_holder_is_shown_with_its_process_if_it_has_one() {
         let mut about = About {

@@ -10,11 +10,13 @@ use crate::lock::Lock;
 use crate::owner::Owner;
 use crate::wait::Wait;
 
-/// Opens when it has been counted down so many times; those who wait then go on, and those who come
-/// later do not wait.
+/// A countdown latch: it opens when it has been counted down a number of times. Waiters then continue, and
+/// later callers do not wait.
 ///
-/// A count stays for 24 hours, or as long as [`Latch::keep_for`] says, whatever becomes of the one
-/// who counted. After that the latch is as new.
+/// A count stays for 24 hours, or as long as [`Latch::keep_for`] says, also if the process that counted
+/// ends. After that the latch is as new.
+///
+/// # Examples
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -39,35 +41,35 @@ impl Latch {
         Self { lock, count }
     }
 
-    /// How long a count stays; 24 hours if not set, which is the most.
+    /// Sets how long a count stays. The default is 24 hours, which is also the maximum.
     #[must_use]
     pub fn keep_for(mut self, time: Duration) -> Self {
         self.lock = self.lock.fixed_lease(time);
         self
     }
 
-    /// What others should know: shown with each count.
+    /// Sets the note that is shown with each count.
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.lock = self.lock.note(note);
         self
     }
 
-    /// Counts down by one. An open latch stays open, so a count is never taken back.
+    /// Counts down by one. An open latch stays open, so a count is never undone.
     ///
     /// # Errors
-    /// Bad input, or trouble with the store that lasts: it was not counted, or, with
-    /// [`Error::Unknown`], it may have been. To be sure, ask again with [`Latch::count_down_as`], which
-    /// counts an owner once.
+    /// Returns an error if the input is invalid or the store keeps failing: it was not counted, or, with
+    /// [`Error::Unknown`], it may have been. To be sure, use [`Latch::count_down_as`], which counts an owner
+    /// once, and retry.
     ///
     /// # Cancel safety
-    /// Dropped before the end, it may have been counted, or not.
+    /// If the future is dropped, it may have been counted or not.
     pub async fn count_down(&self) -> Result<(), Error> {
         self.arrive(self.arrival()).await
     }
 
-    /// Counts down by one, and only once for this owner, however often it is called: for parties
-    /// that may be started again.
+    /// Counts down by one, and only once for this owner, however often it is called: for processes that may
+    /// be restarted.
     ///
     /// # Errors
     /// As for [`Latch::count_down`].
@@ -81,18 +83,18 @@ impl Latch {
     /// Waits until the latch is open.
     ///
     /// # Errors
-    /// Bad input, or trouble with the store that lasts.
+    /// Returns an error if the input is invalid or the store keeps failing.
     ///
     /// # Cancel safety
-    /// Dropped at any moment, it leaves nothing behind.
+    /// This method is cancel safe: it leaves the queue.
     pub async fn wait(&self) -> Result<(), Error> {
         self.wait_with(Wait::forever()).await
     }
 
-    /// Waits for this time at most.
+    /// Waits for at most `time`.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], bad input, or trouble with the store that lasts.
+    /// Returns [`Error::TimedOut`] after `time`, or an error as [`Latch::wait`] does.
     ///
     /// # Cancel safety
     /// As for [`Latch::wait`].
@@ -100,7 +102,7 @@ impl Latch {
         self.wait_with(Wait::within(time)).await
     }
 
-    /// How many times it must still be counted down.
+    /// Returns how many times it must still be counted down.
     ///
     /// # Errors
     /// As for [`Lock::inspect`].
@@ -110,7 +112,7 @@ impl Latch {
         Ok(self.count.saturating_sub(counted))
     }
 
-    /// Who has counted down, and who waits.
+    /// Returns the owners that have counted down, and the waiters.
     ///
     /// # Errors
     /// As for [`Lock::inspect`].
@@ -118,7 +120,7 @@ impl Latch {
         self.lock.inspect().await
     }
 
-    /// The same for code that is not async.
+    /// Returns the same latch for code that is not async.
     pub fn blocking(self) -> crate::blocking::Latch {
         crate::blocking::Latch::new(self)
     }
@@ -128,14 +130,14 @@ impl Latch {
     }
 
     async fn arrive(&self, arrival: Lock) -> Result<(), Error> {
-        // Nothing keeps an arrival out, so it never waits for others; but after trouble it is sent
-        // again (I5), so that a lost answer does not undo it. Its hold stays by its lease.
+        // An arrival is always granted, so it never waits for others; but `acquire` retries after errors
+        // (I5), so that a lost answer does not undo it. Its hold stays until its lease ends.
         arrival.acquire().await?.forget();
         Ok(())
     }
 
     async fn wait_with(&self, wait: Wait) -> Result<(), Error> {
-        // Whoever is let through holds nothing.
+        // A waiter that passes the latch holds nothing.
         self.lock.acquire_with(wait).await?.forget();
         Ok(())
     }

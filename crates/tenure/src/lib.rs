@@ -13,19 +13,19 @@
 //! # async fn charge_customer(fence: tenure::Fence) {}
 //! ```
 //!
-//! - [`Tenure`] connects to a store and makes locks; [`Lock`] says how a lock is to be held;
-//!   [`Guard`] holds it, renews it and tells when it is lost.
-//! - [`RwLock`], [`Semaphore`], [`Latch`], [`Barrier`] and [`Election`] are made by [`Tenure`],
-//!   too; [`acquire_all`] takes several locks at once.
-//! - [`Fence`] is the number by which the place where the data lives refuses a late writer;
-//!   [`fenced`] has ready-made checks.
-//! - [`Owner`] is the identity of a holder, for re-entrant locks; [`Handle`] a hold that is passed
+//! - [`Tenure`] is a client of a store, and makes locks. [`Lock`] has a lock's name and options.
+//!   [`Guard`] holds the lock, renews its lease and reports its loss.
+//! - [`RwLock`], [`Semaphore`], [`Latch`], [`Barrier`] and [`Election`] are also made by [`Tenure`];
+//!   [`acquire_all`] acquires several locks at once.
+//! - [`Fence`] is the fencing token by which a database refuses a late writer; [`fenced`] has
+//!   ready-made checks.
+//! - [`Owner`] is the identity of a holder, for re-entrant locks; [`Handle`] is a hold that is passed
 //!   to another process.
-//! - [`blocking`] is the same for code that is not async.
+//! - [`blocking`] is the same API for code that is not async.
 //! - [`engine`] is the contract that every store fulfils.
 //!
-//! No runtime is needed: every future here runs on any executor, and the driver has its own
-//! thread.
+//! No runtime is required: every future of this crate runs on any executor, and renewals run on a
+//! thread of their own.
 
 mod barrier;
 pub mod blocking;
@@ -49,7 +49,7 @@ mod latch;
 mod lock;
 mod many;
 mod owner;
-#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "nothing is read without a server"))]
+#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "used by the Redis engine only"))]
 mod parking;
 mod rwlock;
 mod semaphore;

@@ -1,4 +1,4 @@
-//! A lock by its name, and how it is to be held.
+//! A lock's name and options.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,10 +16,11 @@ use crate::info::{About, LockInfo};
 use crate::owner::Owner;
 use crate::wait::Wait;
 
-/// A lock by its name, and how it is to be held. Making one costs nothing in the store; it can be
-/// cloned and used again.
+/// A lock's name and options. Creating one sends nothing to the store; it can be cloned and reused.
 ///
-/// Bad input (an empty name, a lease of zero) is reported by the first use.
+/// Invalid input (an empty name, a lease of zero) is reported by the first use.
+///
+/// # Examples
 ///
 /// ```
 /// use std::time::Duration;
@@ -44,21 +45,21 @@ impl Lock {
         Self { tenure, spec: spec.map(Arc::new) }
     }
 
-    /// The lease, kept up by the watchdog: it is renewed every third of this, for as long as the
-    /// guard lives. If the process dies, the lock is free after this time at the latest.
+    /// Sets the lease. The watchdog renews it every third of this time, for as long as the guard lives. If
+    /// the process dies, the lock is free after this time at the latest.
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
         self.with_lease(lease, true)
     }
 
-    /// A lease that is not renewed: the lock is held for this long at most, whatever happens.
+    /// Sets a lease that is not renewed: the lock is held for at most this time, whatever happens.
     #[must_use]
     pub fn fixed_lease(self, lease: Duration) -> Self {
         self.with_lease(lease, false)
     }
 
-    /// Keeps the lock for at least this long, counted from the acquire, even if it is released
-    /// earlier. For jobs on machines whose clocks differ: the slower clock then finds it taken.
+    /// Keeps the lock for at least this time from the acquire on, even if it is released earlier. For
+    /// scheduled jobs on machines whose clocks differ: the machine with the slower clock finds it taken.
     #[must_use]
     pub fn at_least(self, time: Duration) -> Self {
         self.change(|spec| {
@@ -74,7 +75,7 @@ impl Lock {
         })
     }
 
-    /// What others should know: shown wherever the lock's holder is shown.
+    /// Sets the note that is shown with the lock's holder.
     #[must_use]
     pub fn note(self, note: impl Into<String>) -> Self {
         let note = note.into();
@@ -86,8 +87,8 @@ impl Lock {
         })
     }
 
-    /// Strictly first come, first served: turns off the local hand-over by which tasks of one
-    /// process may pass the lock among themselves for a bounded while.
+    /// Makes the lock strictly first come, first served: turns off the local hand-over, by which tasks of one
+    /// process may pass the lock among themselves for a bounded time.
     #[must_use]
     pub fn fair(self) -> Self {
         self.change(|spec| {
@@ -96,8 +97,8 @@ impl Lock {
         })
     }
 
-    /// Re-entrant: the owner of the surrounding [`Owner::scope`] may acquire the lock again while
-    /// it holds it. The lock is free when every guard is gone. In the blocking API the calling
+    /// Makes the lock re-entrant: the owner of the surrounding [`Owner::scope`] may acquire the lock again
+    /// while it holds it. The lock is free when every guard is dropped. In the blocking API the calling
     /// thread is the owner.
     #[must_use]
     pub fn reentrant(self) -> Self {
@@ -107,7 +108,7 @@ impl Lock {
         })
     }
 
-    /// Re-entrant under this owner, which may come from another task, thread or process.
+    /// Makes the lock re-entrant for this owner, which may come from another task, thread or process.
     #[must_use]
     pub fn owner(self, owner: Owner) -> Self {
         self.change(|spec| {
@@ -129,13 +130,13 @@ impl Lock {
         })
     }
 
-    /// One attempt: the guard, or none if others hold the lock or wait for it.
+    /// Makes one attempt: returns the guard, or `None` if others hold the lock or wait for it.
     ///
     /// # Errors
-    /// Bad input, or trouble with the store. Another holder is no error.
+    /// Returns an error if the input is invalid or the store fails. Another holder is no error.
     ///
     /// # Cancel safety
-    /// Dropped at any moment, it leaves nothing behind: what was granted is released.
+    /// This method is cancel safe: if the future is dropped, a grant is released.
     pub async fn try_acquire(&self) -> Result<Option<Guard>, Error> {
         self.tenure.try_acquire(&self.spec()?).await
     }
@@ -143,19 +144,18 @@ impl Lock {
     /// Waits until the lock is acquired.
     ///
     /// # Errors
-    /// Bad input, or trouble with the store that lasts.
+    /// Returns an error if the input is invalid or the store keeps failing.
     ///
     /// # Cancel safety
-    /// Dropped at any moment, it leaves nothing behind: it leaves the queue, and what was granted
-    /// is released.
+    /// This method is cancel safe: if the future is dropped, it leaves the queue, and a grant is released.
     pub async fn acquire(&self) -> Result<Guard, Error> {
         self.acquire_with(Wait::forever()).await
     }
 
-    /// Waits for this time at most.
+    /// Waits for at most `time`.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], bad input, or trouble with the store that lasts.
+    /// Returns [`Error::TimedOut`] after `time`, or an error as [`Lock::acquire`] does.
     ///
     /// # Cancel safety
     /// As for [`Lock::acquire`].
@@ -163,11 +163,11 @@ impl Lock {
         self.acquire_with(Wait::within(time)).await
     }
 
-    /// Waits as told.
+    /// Waits as `wait` says.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], [`Error::Busy`] after the last attempt, bad input, or trouble with the
-    /// store that lasts.
+    /// Returns [`Error::TimedOut`] after the time, [`Error::Busy`] after the last attempt, or an error as
+    /// [`Lock::acquire`] does.
     ///
     /// # Cancel safety
     /// As for [`Lock::acquire`].
@@ -175,24 +175,24 @@ impl Lock {
         self.tenure.acquire(&self.spec()?, &wait).await
     }
 
-    /// Who holds the lock and who waits for it.
+    /// Returns the holders and waiters of the lock.
     ///
     /// # Errors
-    /// Bad input, or trouble with the store.
+    /// Returns an error if the input is invalid or the store fails.
     pub async fn inspect(&self) -> Result<LockInfo, Error> {
         self.tenure.inspect(self.name()?).await
     }
 
-    /// Takes the lock away from whoever holds it, and leaves a record of it. The holder is told;
-    /// its fence is overtaken.
+    /// Takes the lock away from all holders, and keeps a record of it. The holders are notified, and their
+    /// fences overtaken.
     ///
     /// # Errors
-    /// Bad input, or trouble with the store.
+    /// Returns an error if the input is invalid or the store fails.
     pub async fn force_release(&self, reason: &str) -> Result<ForceOutcome, Error> {
         self.tenure.force_release(self.name()?, None, reason).await
     }
 
-    /// The same lock for code that is not async.
+    /// Returns the same lock for code that is not async.
     pub fn blocking(self) -> crate::blocking::Lock {
         crate::blocking::Lock::new(self)
     }
@@ -201,7 +201,7 @@ impl Lock {
         &self.tenure
     }
 
-    /// The same wish for another part of the lock.
+    /// The same options for another part of the lock.
     pub(crate) fn with_shape(self, shape: Result<Shape, Invalid>) -> Self {
         self.change(|spec| {
             spec.shape = shape?;
@@ -233,7 +233,7 @@ impl Lock {
         })
     }
 
-    /// Changes the wish; the first thing that is wrong with it stays.
+    /// Changes the options; the first error is kept.
     fn change(mut self, change: impl FnOnce(&mut Spec) -> Result<(), Invalid>) -> Self {
         if let Ok(spec) = &mut self.spec
             && let Err(invalid) = change(Arc::make_mut(spec))
@@ -250,38 +250,38 @@ impl fmt::Debug for Lock {
     }
 }
 
-/// The wishes that a lock of another kind passes on to the locks that it is made of.
+/// The options that a lock of another kind forwards to its underlying locks.
 macro_rules! forward_options {
     ($($lock:ident),+) => {
-        /// The lease, kept up by the watchdog, as for [`Lock::lease`].
+        /// Sets the lease, which the watchdog renews, as [`Lock::lease`] does.
         #[must_use]
         pub fn lease(mut self, lease: Duration) -> Self {
             $(self.$lock = self.$lock.lease(lease);)+
             self
         }
 
-        /// A lease that is not renewed, as for [`Lock::fixed_lease`].
+        /// Sets a lease that is not renewed, as [`Lock::fixed_lease`] does.
         #[must_use]
         pub fn fixed_lease(mut self, lease: Duration) -> Self {
             $(self.$lock = self.$lock.fixed_lease(lease);)+
             self
         }
 
-        /// Strictly first come, first served, as for [`Lock::fair`].
+        /// Makes the lock strictly first come, first served, as [`Lock::fair`] does.
         #[must_use]
         pub fn fair(mut self) -> Self {
             $(self.$lock = self.$lock.fair();)+
             self
         }
 
-        /// What others should know, as for [`Lock::note`].
+        /// Sets the note, as [`Lock::note`] does.
         #[must_use]
         pub fn note(mut self, note: &str) -> Self {
             $(self.$lock = self.$lock.note(note);)+
             self
         }
 
-        /// Re-entrant under this owner, as for [`Lock::owner`].
+        /// Makes the lock re-entrant for this owner, as [`Lock::owner`] does.
         #[must_use]
         pub fn owner(mut self, owner: Owner) -> Self {
             $(self.$lock = self.$lock.owner(owner);)+

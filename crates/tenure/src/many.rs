@@ -14,10 +14,12 @@ use crate::guard::{Guard, Released, protect};
 use crate::lock::Lock;
 use crate::wait::Wait;
 
-/// Acquires several locks, all of them or none, in whatever stores they are.
+/// Acquires several locks, all of them or none, also in different stores.
 ///
-/// Everyone takes them in the same order, by name, so two that want the same locks never wait for
-/// each other. Where all are free, one trip to each store is enough.
+/// Every caller acquires them in the same order, by name, so two callers that want the same locks cannot
+/// deadlock. If all are free, one trip to each store is enough.
+///
+/// # Examples
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -36,11 +38,11 @@ use crate::wait::Wait;
 /// ```
 ///
 /// # Errors
-/// As for [`Lock::acquire_with`], for the first lock that could not be had; and a lock that is named
-/// twice is refused.
+/// As for [`Lock::acquire_with`], for the first lock that could not be acquired. A lock that is named twice is
+/// refused.
 ///
 /// # Cancel safety
-/// Dropped at any moment, it leaves nothing behind: what was granted is released.
+/// This function is cancel safe: if the future is dropped, all grants are released.
 pub async fn acquire_all(
     locks: impl IntoIterator<Item = Lock>,
     wait: Wait,
@@ -50,8 +52,8 @@ pub async fn acquire_all(
     let mut guards = Vec::with_capacity(locks.len());
     while guards.len() < locks.len() {
         guards.extend(try_all(&locks[guards.len()..]).await?);
-        // The first that is taken is waited for. What is behind it in the order was given back:
-        // holding it meanwhile could make others wait for us, and us for them.
+        // Wait for the first lock that is taken. The locks after it in the order were released: holding
+        // them while waiting could cause a deadlock.
         if let Some(taken) = locks.get(guards.len()) {
             let wait = wait.after(clock::now().since(started));
             guards.push(taken.acquire_with(wait).await?);
@@ -64,7 +66,7 @@ pub async fn acquire_all(
     }
 }
 
-/// The locks by name; those of one name by their stores.
+/// The locks sorted by name, and by store within a name.
 fn in_order(locks: Vec<Lock>) -> Result<Vec<Lock>, Error> {
     let mut keyed = Vec::with_capacity(locks.len());
     for lock in locks {
@@ -78,7 +80,8 @@ fn in_order(locks: Vec<Lock>) -> Result<Vec<Lock>, Error> {
     Ok(keyed.into_iter().map(|(_, lock)| lock).collect())
 }
 
-/// One attempt at all of them. Those before the first that is taken; the others are given back.
+/// One attempt at all of them. Returns the guards before the first lock that is taken; the others are
+/// released.
 async fn try_all(locks: &[Lock]) -> Result<Vec<Guard>, Error> {
     let mut attempts = Vec::with_capacity(locks.len());
     for run in
@@ -95,45 +98,45 @@ async fn attempt(driver: Arc<Driver>, specs: Vec<Arc<Spec>>) -> Vec<Option<Guard
     driver.try_all(&specs).await
 }
 
-/// Several locks that are held, together: they are one guard. Dropping it releases them all.
+/// The guard of several locks. Dropping it releases all of them.
 #[must_use = "the locks are released as soon as the guard is dropped; bind it to a name"]
 pub struct Guards {
     guards: Vec<Guard>,
 }
 
 impl Guards {
-    /// The guard of one lock.
+    /// Returns the guard of one lock.
     pub fn get(&self, name: &str) -> Option<&Guard> {
         self.guards.iter().find(|guard| guard.name().as_str() == name)
     }
 
-    /// Each of them, in order of their names.
+    /// Returns an iterator over the guards, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = &Guard> {
         self.guards.iter()
     }
 
-    /// How long all of them are certainly still held if no renewal succeeds.
+    /// Returns how long all of them are certainly still held if no renewal succeeds.
     pub fn remaining(&self) -> Duration {
         self.guards.iter().map(Guard::remaining).min().unwrap_or(Duration::MAX)
     }
 
-    /// Whether one of them is lost.
+    /// Returns whether one of them is lost.
     pub fn is_lost(&self) -> bool {
         self.ensure_held().is_err()
     }
 
-    /// An error if one of them is lost.
+    /// Checks that all of them are still held.
     ///
     /// # Errors
-    /// [`Lost`], with the lock and the reason.
+    /// Returns [`Lost`], with the lock and the reason.
     pub fn ensure_held(&self) -> Result<(), Lost> {
         self.guards.iter().try_for_each(Guard::ensure_held)
     }
 
-    /// Resolves when one of them is lost (I9).
+    /// Completes when one of them is lost (I9).
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// This method is cancel safe.
     pub async fn lost(&self) -> Lost {
         let mut signals: Vec<_> = self.guards.iter().map(|guard| Box::pin(guard.lost())).collect();
         poll_fn(|context| {
@@ -143,10 +146,10 @@ impl Guards {
         .await
     }
 
-    /// Runs `work` while all are held: when one is lost, `work` is dropped.
+    /// Runs `work` while all are held. When one is lost, `work` is dropped.
     ///
     /// # Errors
-    /// [`Lost`], when `work` was not finished before.
+    /// Returns [`Lost`] if `work` was not finished before.
     ///
     /// # Cancel safety
     /// As safe as `work` itself.
@@ -154,10 +157,10 @@ impl Guards {
         protect(|| self.ensure_held(), self.lost(), work).await
     }
 
-    /// Releases them all, and tells whether all were held until now.
+    /// Releases all of them, and returns whether all were held until now.
     ///
     /// # Errors
-    /// As for [`Guard::release`], for the first that had one; the others are released all the same.
+    /// As for [`Guard::release`], for the first lock that failed; the others are released nevertheless.
     ///
     /// # Cancel safety
     /// As for [`Guard::release`].
@@ -171,7 +174,7 @@ impl Guards {
         Ok(outcome)
     }
 
-    /// Each guard on its own.
+    /// Returns the guards.
     pub fn into_guards(self) -> Vec<Guard> {
         self.guards
     }
@@ -183,7 +186,7 @@ impl fmt::Debug for Guards {
     }
 }
 
-/// All outputs, of futures that go on at the same time.
+/// The outputs of futures that are polled concurrently.
 async fn join_all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut futures: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
     let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();

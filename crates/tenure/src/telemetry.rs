@@ -1,8 +1,8 @@
-//! What Tenure tells about itself: metrics `tenure_…` and events of `tracing`.
+//! Telemetry: metrics `tenure_…` and events of `tracing`.
 //!
-//! Whoever takes them in is not ours, and is called on threads that renew leases and read replies: a
-//! panic there ends there ([`contain`]). Nothing may be locked that it could need: it may well ask the
-//! client for its health.
+//! Recorders and subscribers are foreign code, and are called on threads that renew leases and read replies:
+//! their panics are caught ([`foreign::call`]). No mutex may be held that they could need: a subscriber may
+//! ask the client for its health.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::core::name::LockName;
 use crate::error::{Error, Lost, StoreError};
 use crate::foreign;
 
-/// An acquire ended, well or not.
+/// An acquire has ended, successfully or not.
 pub(crate) fn acquired<T>(result: &Result<Option<T>, Error>, waited: Duration) {
     let outcome = match result {
         Ok(Some(_)) => "acquired",
@@ -47,19 +47,19 @@ pub(crate) fn renewed() {
     });
 }
 
-/// Leases could not be extended; they will be tried again.
-pub(crate) fn renewal_failed(count: usize, trouble: &StoreError) {
+/// Leases could not be extended; they will be retried.
+pub(crate) fn renewal_failed(count: usize, error: &StoreError) {
     foreign::call(|| {
         counter!("tenure_renewals_total", "outcome" => "failed").increment(count as u64);
-        tracing::warn!(locks = count, %trouble, "could not renew; trying again");
+        tracing::warn!(locks = count, %error, "could not renew; retrying");
     });
 }
 
 /// The renewal of one lock failed, while others of the same call may have succeeded.
-pub(crate) fn renewal_of_one_failed(name: &LockName, trouble: &StoreError) {
+pub(crate) fn renewal_of_one_failed(name: &LockName, error: &StoreError) {
     foreign::call(|| {
         counter!("tenure_renewals_total", "outcome" => "failed").increment(1);
-        tracing::warn!(lock = %name, %trouble, "could not renew; trying again");
+        tracing::warn!(lock = %name, %error, "could not renew; retrying");
     });
 }
 
@@ -72,9 +72,9 @@ pub(crate) fn lost(lost: &Lost, fence: Fence) {
 }
 
 /// A lock could not be released; its lease will end it.
-pub(crate) fn release_failed(name: &LockName, trouble: &StoreError) {
+pub(crate) fn release_failed(name: &LockName, error: &StoreError) {
     foreign::call(|| {
-        tracing::warn!(lock = %name, %trouble, "could not release; the lease will end it");
+        tracing::warn!(lock = %name, %error, "could not release; the lease will end it");
     });
 }
 
@@ -85,32 +85,32 @@ pub(crate) fn connected(link: &'static str, epoch: u64) {
         counter!("tenure_connects_total", "link" => link).increment(1);
         gauge!("tenure_link_up", "link" => link).set(1.0);
         if epoch > 1 {
-            tracing::info!(link, epoch, "connected to the store again");
+            tracing::info!(link, epoch, "reconnected to the store");
         }
     });
 }
 
 /// A connection to the store was lost, or could not be made.
 #[cfg(feature = "redis")]
-pub(crate) fn disconnected(link: &'static str, trouble: &StoreError) {
+pub(crate) fn disconnected(link: &'static str, error: &StoreError) {
     foreign::call(|| {
         gauge!("tenure_link_up", "link" => link).set(0.0);
-        tracing::warn!(link, %trouble, "no connection to the store; trying again");
+        tracing::warn!(link, %error, "no connection to the store; retrying");
     });
 }
 
-/// The store cannot be reached, and a local lock stands in for it.
+/// The store cannot be reached, and a local lock is used instead.
 pub(crate) fn fell_back(name: &LockName, error: &Error) {
     foreign::call(|| {
         counter!("tenure_fallbacks_total").increment(1);
-        tracing::warn!(lock = %name, %error, "using a local lock: only this process is kept out");
+        tracing::warn!(lock = %name, %error, "using a local lock: it excludes only this process");
     });
 }
 
-/// A message on our channel is not one of ours.
+/// A message on Tenure's channel is not Tenure's.
 #[cfg(feature = "redis")]
 pub(crate) fn not_understood() {
-    foreign::call(|| tracing::warn!("a message on our channel is not understood"));
+    foreign::call(|| tracing::warn!("ignored an unknown message on Tenure's channel"));
 }
 
 /// The clock of the store was set. Leases end by it.

@@ -58,12 +58,12 @@ async fn a_lost_server_is_told_and_so_is_its_return() {
     until("down", || tenure.health().links.iter().all(|link| !link.is_up)).await;
     assert_eq!(gauges(&metrics), [0.0; 3]);
     for link in tenure.health().links {
-        let trouble = link.trouble.unwrap();
-        assert!(trouble.contains("connect"), "{}: {trouble}", link.link);
+        let error = link.error.unwrap();
+        assert!(error.contains("connect"), "{}: {error}", link.link);
     }
 
     server.restart();
     until("well again", || tenure.health().is_well()).await;
     assert_eq!(gauges(&metrics), [1.0; 3]);
-    assert!(tenure.health().links.iter().all(|link| link.epoch == 2 && link.trouble.is_none()));
+    assert!(tenure.health().links.iter().all(|link| link.epoch == 2 && link.error.is_none()));
 }

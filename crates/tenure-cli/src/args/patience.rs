@@ -95,10 +95,10 @@ fn is_transient(error: &Error) -> bool {
 /// The store's error within an error of the library.
 pub(crate) fn store_error(error: &Error) -> Option<&StoreError> {
     match error {
-        Error::Connect { trouble }
-        | Error::List { trouble }
-        | Error::Unreachable { trouble, .. }
-        | Error::Unknown { trouble, .. } => Some(trouble),
+        Error::Connect { error }
+        | Error::List { error }
+        | Error::Unreachable { error, .. }
+        | Error::Unknown { error, .. } => Some(error),
         _ => None,
     }
 }

@@ -47,7 +47,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 async fn examine(store: &Store) -> Result<Vec<Finding>, Unusable> {
     let builder = || Tenure::builder().patience(PATIENCE);
     let tenure = match store.connect_with(builder).await {
-        Err(Unusable::Store(Error::Connect { trouble })) if trouble.is_answer() => {
+        Err(Unusable::Store(Error::Connect { error: trouble })) if trouble.is_answer() => {
             return Ok(vec![ill(&trouble)]);
         }
         connected => connected?,

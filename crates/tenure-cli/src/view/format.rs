@@ -124,7 +124,7 @@ pub(crate) fn lock(info: &LockInfo) -> Value {
             "reason": &*forced.reason,
             "owners": owners(&forced.owners),
         })),
-        "trouble": info.trouble.as_deref(),
+        "trouble": info.error.as_deref(),
     })
 }
 

@@ -51,7 +51,7 @@ pub(crate) async fn list(arguments: List) -> Result<(), ExitCode> {
     let list = || locks.iter().map(format::lock).collect::<Vec<_>>();
     let objects = || json!({ "locks": list(), "more": more });
     arguments.form.print(|| format!("{}\n", table::table(&locks, columns())), objects)?;
-    for (lock, trouble) in locks.iter().filter_map(|lock| Some((lock, lock.trouble.as_ref()?))) {
+    for (lock, trouble) in locks.iter().filter_map(|lock| Some((lock, lock.error.as_ref()?))) {
         say(format_args!("`{}` cannot be read: {trouble}", lock.name));
     }
     if more {
@@ -112,7 +112,7 @@ impl Display for LockView<'_> {
             let (by, reason) = (who(&forced.by), plain(&forced.reason));
             writeln!(f, "  release forced {} ago by {by}: {reason}", ago(forced.at))?;
         }
-        if let Some(trouble) = &lock.trouble {
+        if let Some(trouble) = &lock.error {
             writeln!(f, "  {}", plain(trouble))?;
         }
         Ok(())

@@ -104,7 +104,7 @@ fn row(lock: &LockInfo) -> [String; HEADER.len()] {
 fn kind(lock: &LockInfo) -> String {
     match lock.kind {
         Some(kind) => kind.to_string(),
-        None if lock.trouble.is_some() => "unreadable".to_owned(),
+        None if lock.error.is_some() => "unreadable".to_owned(),
         None => String::new(),
     }
 }

@@ -90,7 +90,7 @@ fn differs(earlier: &LockInfo, now: &LockInfo) -> bool {
     };
     earlier.waiting != now.waiting
         || earlier.holding != now.holding
-        || earlier.trouble.is_some() != now.trouble.is_some()
+        || earlier.error.is_some() != now.error.is_some()
         || holders(earlier) != holders(now)
 }
 
@@ -105,7 +105,7 @@ fn stamped(mut object: Value) -> Value {
 }
 
 fn sentence(info: &LockInfo) -> String {
-    if let Some(trouble) = &info.trouble {
+    if let Some(trouble) = &info.error {
         return format!("{}: unknown: {}", plain(info.name.as_str()), plain(trouble));
     }
     let holders: Vec<_> = info.holders.iter().map(|holder| holds(info, holder)).collect();

@@ -1,4 +1,4 @@
-//! The other kinds, for code that is not async.
+//! The other kinds of lock, for code that is not async.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::guard::Released;
 use crate::info::LockInfo;
 use crate::wait::Wait;
 
-/// A mirror of a type whose methods give values that need no mirror of their own.
+/// A mirror of a type whose methods return values that need no mirror of their own.
 macro_rules! mirror {
     ($name:ident { $(fn $method:ident($($argument:ident: $type:ty)?) -> $output:ty;)+ }) => {
-        #[doc = concat!("As [`crate::", stringify!($name), "`], for code that is not async.")]
+        #[doc = concat!("Like [`crate::", stringify!($name), "`], but for code that is not async.")]
         #[derive(Clone, Debug)]
         pub struct $name(crate::$name);
 
@@ -23,8 +23,8 @@ macro_rules! mirror {
 
             $(
                 #[doc = concat!(
-                    "As [`crate::", stringify!($name), "::", stringify!($method), "`]; it parks ",
-                    "the thread.\n\n# Errors\nAs there."
+                    "Like [`crate::", stringify!($name), "::", stringify!($method), "`], but parks ",
+                    "the calling thread.\n\n# Errors\nAs there."
                 )]
                 pub fn $method(&self $(, $argument: $type)?) -> Result<$output, Error> {
                     as_thread(self.0.$method($($argument)?))
@@ -70,17 +70,17 @@ impl RwLock {
         Self(inner)
     }
 
-    /// The right to read as a lock, for all that a [`Lock`] can do.
+    /// Returns the read side as a [`Lock`], with all its methods.
     pub fn reader(&self) -> Lock {
         self.0.reader().blocking()
     }
 
-    /// The right to write as a lock, for all that a [`Lock`] can do.
+    /// Returns the write side as a [`Lock`], with all its methods.
     pub fn writer(&self) -> Lock {
         self.0.writer().blocking()
     }
 
-    /// Waits until it may read.
+    /// Acquires the lock for reading.
     ///
     /// # Errors
     /// As for [`crate::RwLock::read`].
@@ -88,7 +88,7 @@ impl RwLock {
         self.reader().acquire()
     }
 
-    /// Waits until it may write.
+    /// Acquires the lock for writing.
     ///
     /// # Errors
     /// As for [`crate::RwLock::write`].
@@ -97,18 +97,18 @@ impl RwLock {
     }
 }
 
-/// The right to write, for code that is not async. It can do all that [`crate::Guard`] can.
+/// A lock held for writing, for code that is not async. It dereferences to [`crate::Guard`].
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped; bind it to a name"]
 pub struct WriteGuard(crate::WriteGuard);
 
 impl WriteGuard {
-    /// From writer to reader, as [`crate::WriteGuard::downgrade`].
+    /// Downgrades to a reader, like [`crate::WriteGuard::downgrade`].
     pub fn downgrade(self) -> Guard {
         Guard(block_on(self.0.downgrade()))
     }
 
-    /// Releases the lock, and tells whether it was held until now.
+    /// Releases the lock, and returns whether it was held until now.
     ///
     /// # Errors
     /// As for [`crate::Guard::release`].
@@ -134,12 +134,12 @@ impl Semaphore {
         Self(inner)
     }
 
-    /// So many permits as a lock, for all that a [`Lock`] can do.
+    /// Returns a number of permits as a [`Lock`], with all its methods.
     pub fn permits(&self, permits: u32) -> Lock {
         self.0.permits(permits).blocking()
     }
 
-    /// Waits until it has one permit.
+    /// Acquires one permit.
     ///
     /// # Errors
     /// As for [`crate::Semaphore::acquire`].
@@ -147,7 +147,7 @@ impl Semaphore {
         self.permits(1).acquire()
     }
 
-    /// How many permits are free.
+    /// Returns how many permits are free.
     ///
     /// # Errors
     /// As for [`crate::Semaphore::available`].
@@ -156,7 +156,7 @@ impl Semaphore {
     }
 }
 
-/// Several locks at once, as [`crate::acquire_all`]. Dropped, they are released.
+/// Acquires several locks at once, like [`crate::acquire_all`]. They are released when they are dropped.
 ///
 /// # Errors
 /// As for [`crate::acquire_all`].

@@ -1,4 +1,4 @@
-//! Makes clients.
+//! Builds clients.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +17,9 @@ use crate::info::About;
 #[cfg(feature = "local")]
 use crate::thread;
 
-/// Makes a client with other defaults.
+/// Builds a client with other defaults.
+///
+/// # Examples
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,7 +32,7 @@ use crate::thread;
 /// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Debug)]
-#[must_use = "a builder makes nothing until it is told the engine"]
+#[must_use = "a builder does nothing until `connect` or `engine` is called"]
 pub struct Builder {
     lease: Result<Lease, Invalid>,
     fallback: Fallback,
@@ -52,35 +54,37 @@ impl Builder {
         }
     }
 
-    /// The lease of locks that do not choose their own; 30 s if not set.
+    /// Sets the lease of locks that do not set their own. The default is 30 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Lease::new(lease);
         self
     }
 
-    /// What to do when the store cannot be reached.
+    /// Sets what to do when the store cannot be reached. The default is [`Fallback::Fail`].
     pub fn fallback(mut self, fallback: Fallback) -> Self {
         self.fallback = fallback;
         self
     }
 
-    /// How long an acquire, or a release that is refused, endures trouble with the store before it
-    /// reports it; 5 s if not set.
+    /// Sets how long an acquire, or a release that is refused, retries after errors of the store before it
+    /// returns them. The default is 5 s.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// For how long the last fence of a lock is kept on a server, at least, after the lock has become
-    /// free: 1 s to 24 h, 30 s if not set. Within this time fences grow whatever the server's clock says (I4). A
-    /// lock that was not used for longer takes its next fence from the clock alone: that is smaller than the last
-    /// one if the clock was set back, or another server has taken over whose clock is behind, by more than the time
-    /// since the last grant. So the retention is to be longer than any step of the clock that is to be feared.
+    /// Sets for how long, at least, a server keeps the last fence of a lock after the lock has become free:
+    /// 1 s to 24 h. The default is 30 s.
     ///
-    /// If clients with different retentions use the same lock, that of the last one that held it counts. Clients
-    /// that only wait for it, or look at it, do not shorten it. Every name that is used costs the server its memory
-    /// for so long, and for the rest of the last lease if that is a minute at most; after a crash for a minute or two
-    /// longer, or for the longest lease of those who held it or waited for it.
+    /// Within this time fences grow whatever the server's clock says (I4). A lock that was unused for longer
+    /// takes its next fence from the clock alone: it is smaller than the last one if the clock was set back, or
+    /// a server with a slower clock has taken over, by more than the time since the last grant. So the
+    /// retention should be longer than any clock step that can be expected.
+    ///
+    /// If clients with different retentions use the same lock, that of its last holder counts. Clients that only
+    /// wait for it or inspect it do not shorten it. Every name that is used costs the server memory for this
+    /// time, and for the rest of the last lease if that is a minute at most; after a crash for a minute or two
+    /// longer, or for the longest lease of its holders and waiters.
     pub fn fence_retention(mut self, time: Duration) -> Self {
         let range = Duration::from_secs(1)..=Duration::from_secs(24 * 3600);
         let wrong =
@@ -89,11 +93,11 @@ impl Builder {
         self
     }
 
-    /// Reads the server's replies on the tokio runtime on which [`Builder::connect`] is called, rather than
-    /// on a thread of its own: then the tasks of that runtime are woken by one of its own threads, which
+    /// Reads the server's replies on the tokio runtime on which [`Builder::connect`] is called, instead of
+    /// on a thread of its own: the tasks of that runtime are then woken by one of its own threads, which
     /// makes a call faster and cheaper. Renewals, and so the leases, do not depend on it.
     ///
-    /// For a service whose tasks run on one runtime that goes on running. Its I/O must be enabled, as
+    /// For a service whose tasks run on one runtime that outlives the client. Its I/O must be enabled, as
     /// `#[tokio::main]` does. While all its threads are blocked, replies are read with a delay of up to half
     /// a second.
     pub fn read_on_this_runtime(mut self) -> Self {
@@ -101,9 +105,11 @@ impl Builder {
         self
     }
 
-    /// Who holds this client's locks, for people to read; [this process](About::this_process) if not
-    /// set. For a program that works for another, or that ends before its locks do. The note is that
-    /// of locks that do not choose their own.
+    /// Sets how this client's holds are described to people. The default is
+    /// [this process](About::this_process). For a program that works on behalf of another, or that ends
+    /// before its locks do. Its note is used for locks that do not set their own.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use tenure::{About, Tenure};
@@ -126,14 +132,14 @@ impl Builder {
     /// Connects to the store at `url`, as [`Tenure::connect`] does.
     ///
     /// # Errors
-    /// When the URL is not understood, the store cannot be reached, or a default is out of range.
+    /// Returns an error if the URL is invalid, the store cannot be reached, or a default is out of range.
     pub async fn connect(self, url: &str) -> Result<Tenure, Error> {
         if url == "memory:" {
             return self.engine(MemoryEngine::new());
         }
         #[cfg(feature = "local")]
         if url.starts_with("local:") {
-            // It waits for others, so that it must not keep the caller's thread.
+            // Opening waits for other processes, so it must not block the caller's thread.
             let url = url.to_owned();
             let opening = thread::compute("tenure-open", move || LocalEngine::connect(&url));
             return self.engine(opening.await.map_err(|source| Error::Thread { source })??);
@@ -154,36 +160,36 @@ impl Builder {
         )))
     }
 
-    /// A client of this engine.
+    /// Builds a client of this engine.
     ///
     /// # Errors
-    /// When a default is out of range, or no thread can be started.
+    /// Returns an error if a default is out of range or no thread can be started.
     pub fn engine(self, engine: impl Engine) -> Result<Tenure, Error> {
         self.retention?;
         let client = Client {
             lease: self.lease?,
             driver: Driver::start(Box::new(engine), self.patience, false)?,
             fallback: self.fallback,
-            stand_in: Mutex::default(),
+            local: Mutex::default(),
             about: Arc::new(self.about?),
         };
         Ok(Tenure { client: Arc::new(client) })
     }
 }
 
-/// The runtime of the caller, whose I/O is enabled.
+/// The caller's runtime, whose I/O must be enabled.
 #[cfg(feature = "redis")]
 fn this_runtime() -> Result<tokio::runtime::Handle, Invalid> {
     let runtime = tokio::runtime::Handle::try_current();
     let runtime = runtime.map_err(|_| {
-        Invalid::new("a client that reads on this runtime is to be connected on one of tokio's")
+        Invalid::new("a client that reads on this runtime must be connected on a tokio runtime")
     })?;
-    // There is no other way to ask than to have it refuse by a panic.
+    // Tokio has no query for this: it panics if I/O is disabled.
     match crate::foreign::call(tokio::net::UnixDatagram::unbound) {
         Some(_) => Ok(runtime),
         None => Err(Invalid::new(
-            "a client that reads on this runtime needs its I/O: call `enable_io` or `enable_all` where \
-             the runtime is built",
+            "a client that reads on this runtime needs the runtime's I/O: call `enable_io` or `enable_all` \
+             where the runtime is built",
         )),
     }
 }
@@ -192,7 +198,7 @@ fn this_runtime() -> Result<tokio::runtime::Handle, Invalid> {
 mod tests {
     use super::*;
 
-    /// R14: others see who a client says it is, and a name that is too long is refused.
+    /// R14: other clients see the description of a client, and a name that is too long is refused.
     #[tokio::test]
     async fn a_client_says_who_it_is() {
         let about = About { program: "backup.sh".into(), pid: 0, ..About::this_process() };

@@ -1,4 +1,4 @@
-//! The answer to an operation: there at once, or later.
+//! The answer to an operation: immediate, or later.
 
 use std::fmt;
 use std::pin::Pin;
@@ -8,11 +8,10 @@ use crate::error::StoreError;
 
 type Later<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
-/// What an engine returns: a future that is often ready from the start, and then costs no
-/// allocation and no trip to another thread.
+/// The future that an engine's operations return. It is often ready from the start, and then costs no
+/// allocation and no thread switch.
 ///
-/// It belongs to nobody's runtime: it can be polled, dropped or moved to another thread at any
-/// moment.
+/// It depends on no runtime: it can be polled, dropped or moved to another thread at any time.
 pub struct Answer<T>(State<T>);
 
 enum State<T> {
@@ -21,17 +20,17 @@ enum State<T> {
 }
 
 impl<T> Answer<T> {
-    /// The operation is done.
+    /// Creates the answer of an operation that is done.
     pub fn now(result: Result<T, StoreError>) -> Self {
         Self(State::Now(Some(result)))
     }
 
-    /// The operation is under way.
+    /// Creates the answer of an operation in flight.
     pub fn later(future: impl Future<Output = Result<T, StoreError>> + Send + 'static) -> Self {
         Self(State::Later(Box::pin(future)))
     }
 
-    /// The result, if it is there already.
+    /// The result, if it is ready.
     pub(crate) fn into_now(self) -> Result<Result<T, StoreError>, Self> {
         match self.0 {
             State::Now(Some(result)) => Ok(result),

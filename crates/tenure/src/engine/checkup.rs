@@ -1,24 +1,24 @@
-//! What a store tells about itself, and what to do about it.
+//! Findings about a store, with advice.
 
-/// One thing that a check-up has looked at.
+/// One finding of a check-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What was looked at, in a word or two.
+    /// The topic, in a word or two.
     pub topic: &'static str,
-    /// How it is.
+    /// How serious it is.
     pub severity: Severity,
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// What to do about it; empty where all is well.
+    /// The remedy; empty if the finding is [`Severity::Fine`].
     pub advice: String,
 }
 
-/// How a finding is to be taken.
+/// How serious a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Severity {
-    /// As it should be.
+    /// As expected.
     Fine,
     /// Worth knowing: a promise depends on it.
     Warning,
@@ -27,13 +27,13 @@ pub enum Severity {
 }
 
 impl Finding {
-    /// All is well.
+    /// Creates a finding that is fine.
     pub fn fine(topic: &'static str, found: impl Into<String>) -> Self {
         let (found, advice) = (found.into(), String::new());
         Self { topic, severity: Severity::Fine, found, advice }
     }
 
-    /// It is not, and this is what to do about it.
+    /// Creates a finding that is not fine, with its remedy.
     pub fn bad(
         topic: &'static str,
         severity: Severity,

@@ -1,37 +1,37 @@
-//! How an engine's connections are.
+//! The state of an engine's connections.
 
-/// How an engine's connections are. Locks go on while one is down, for as long as their leases
-/// allow; new ones are refused or wait.
+/// The state of an engine's connections. While one is down, locks stay held for as long as their leases
+/// last; new acquires fail or wait.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Health {
-    /// Each connection; none where an engine needs none.
+    /// The connections; empty for an engine without any.
     pub links: Vec<LinkHealth>,
 }
 
 impl Health {
-    /// One thing without which nothing works, and why it is down.
+    /// A component without which nothing works, and why it is down.
     pub(crate) fn down(link: &'static str, why: &dyn std::fmt::Display) -> Self {
-        let trouble = Some(why.to_string());
-        Self { links: vec![LinkHealth { link, is_up: false, epoch: 1, trouble }] }
+        let error = Some(why.to_string());
+        Self { links: vec![LinkHealth { link, is_up: false, epoch: 1, error }] }
     }
 
-    /// Whether every connection is up.
+    /// Returns whether every connection is up.
     pub fn is_well(&self) -> bool {
         self.links.iter().all(|link| link.is_up)
     }
 }
 
-/// How one connection is.
+/// The state of one connection.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LinkHealth {
-    /// What it is for.
+    /// Its purpose.
     pub link: &'static str,
     /// Whether it is up.
     pub is_up: bool,
-    /// How many times it has been made: above one, it was lost in between.
+    /// How many times it has been made: if above one, it was lost in between.
     pub epoch: u64,
-    /// What went wrong last, and is not mended.
-    pub trouble: Option<String>,
+    /// The current error; none while it is up.
+    pub error: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Follows the connections of an engine that has any.
+//! Monitors the connections of an engine.
 
 use std::sync::Mutex;
 
@@ -7,7 +7,7 @@ use crate::error::StoreError;
 use crate::sync::lock;
 use crate::telemetry;
 
-/// Follows one connection, and tells of its ups and downs.
+/// Monitors one connection, and reports when it goes up or down.
 pub(crate) struct LinkMonitor {
     link: &'static str,
     now: Mutex<Now>,
@@ -17,7 +17,7 @@ pub(crate) struct LinkMonitor {
 struct Now {
     is_up: bool,
     epoch: u64,
-    trouble: Option<StoreError>,
+    error: Option<StoreError>,
     is_over: bool,
 }
 
@@ -26,40 +26,40 @@ impl LinkMonitor {
         Self { link, now: Mutex::default() }
     }
 
-    /// It is up; how many times it has been so.
+    /// The connection is up. Returns how many times it has been made.
     pub(crate) fn up(&self) -> u64 {
         let epoch = {
             let mut now = lock(&self.now);
             now.epoch += 1;
-            (now.is_up, now.trouble) = (true, None);
+            (now.is_up, now.error) = (true, None);
             now.epoch
         };
-        // Unlocked: whoever hears of it may ask for the health.
+        // After unlocking: a subscriber may ask for the health.
         telemetry::connected(self.link, epoch);
         epoch
     }
 
-    pub(crate) fn down(&self, trouble: StoreError) {
+    pub(crate) fn down(&self, error: StoreError) {
         let is_news = {
             let mut now = lock(&self.now);
-            // An attempt that fails again and again is told once.
-            let is_news = (now.is_up || now.trouble.is_none()) && !now.is_over;
-            (now.is_up, now.trouble) = (false, Some(trouble.clone()));
+            // An attempt that fails repeatedly is reported once.
+            let is_news = (now.is_up || now.error.is_none()) && !now.is_over;
+            (now.is_up, now.error) = (false, Some(error.clone()));
             is_news
         };
         if is_news {
-            telemetry::disconnected(self.link, &trouble);
+            telemetry::disconnected(self.link, &error);
         }
     }
 
-    /// The client is being closed: what ends from now on is no news.
+    /// The client is being closed: connections that end from now on are not reported.
     pub(crate) fn end(&self) {
         lock(&self.now).is_over = true;
     }
 
     pub(crate) fn health(&self) -> LinkHealth {
         let now = lock(&self.now);
-        let trouble = now.trouble.as_ref().map(StoreError::to_string);
-        LinkHealth { link: self.link, is_up: now.is_up, epoch: now.epoch, trouble }
+        let error = now.error.as_ref().map(StoreError::to_string);
+        LinkHealth { link: self.link, is_up: now.is_up, epoch: now.epoch, error }
     }
 }

@@ -1,7 +1,7 @@
 //! The memory engine: the table itself, shared by the clients of one process.
 //!
-//! For tests, for locks within one process, and as the local fallback. Every answer is there at
-//! once, so nothing here waits or spawns.
+//! For tests, for locks within one process, and as the local fallback. Every answer is immediate, so
+//! this engine neither waits nor spawns.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::error::StoreError;
 use crate::info::LockInfo;
 use crate::sync::lock;
 
-/// A client of a store that lives in this process.
+/// A client of a store in this process.
 pub struct MemoryEngine {
     store: Arc<Mutex<Store>>,
     client_id: ClientId,
@@ -34,12 +34,12 @@ struct Store {
 }
 
 impl MemoryEngine {
-    /// A client of a new, empty store.
+    /// Creates a client of a new, empty store.
     pub fn new() -> Self {
         Self::client_of(Arc::default())
     }
 
-    /// Another client of the same store, as another process would be.
+    /// Creates another client of the same store, as another process would be.
     pub fn another(&self) -> Self {
         Self::client_of(self.store.clone())
     }
@@ -52,7 +52,7 @@ impl MemoryEngine {
         Self { store, client_id }
     }
 
-    /// Performs one operation, and delivers the wake-ups that follow once the store is unlocked.
+    /// Performs one operation, and delivers its wake-ups after the store is unlocked.
     fn perform<T>(&self, operation: impl FnOnce(&mut Table, Now, &mut Effects) -> T) -> Answer<T> {
         let mut effects = Effects::new();
         let mut store = lock(&self.store);
@@ -71,7 +71,7 @@ impl MemoryEngine {
 }
 
 impl Store {
-    /// Who gets which wake-up. A grant to a client that is gone passes to the next waiter.
+    /// Maps wake-ups to listeners. A grant to a client that was dropped passes to the next waiter.
     fn deliveries(&mut self, effects: Effects, now: Now) -> Vec<(Arc<dyn Listener>, Wakeup)> {
         let mut pending = std::collections::VecDeque::from(effects);
         let mut deliveries = Vec::new();

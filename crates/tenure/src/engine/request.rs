@@ -1,5 +1,5 @@
-//! What an engine is asked, and what it answers. Plain values: every request names the lock and
-//! the entry it is for, and may be sent again with the same effect (I5).
+//! Requests to an engine, and its answers. Plain values: every request names the lock and the entry
+//! it is for, and may be sent again with the same effect (I5).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,61 +12,61 @@ use crate::core::shape::{Kind, Shape};
 use crate::info::About;
 use crate::owner::{Entry, Owner};
 
-/// Take the lock, or join its queue.
+/// A request to acquire the lock, or to join its queue.
 #[derive(Clone, Debug)]
 pub struct AcquireRequest {
     /// The lock.
     pub name: LockName,
-    /// Who enters.
+    /// The entry.
     pub entry: Entry,
-    /// How much of it is wanted.
+    /// The kind, limit and permits.
     pub shape: Shape,
-    /// How long it is held without renewal.
+    /// The lease.
     pub lease: Lease,
-    /// Who asks, for others to read.
+    /// The description of the client, for people.
     pub about: Arc<About>,
-    /// Join the queue if it is not free; without this, one attempt is made.
+    /// Join the queue if the lock is not free. Without this, one attempt is made.
     pub queue: Option<Queueing>,
 }
 
-/// How a request stands in the queue.
+/// How a request waits in the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Queueing {
-    /// A waiter that does not ask again for this long is taken for dead.
+    /// A waiter that does not ask again for this long is considered dead.
     pub heartbeat: Duration,
-    /// The lease of a grant by hand-over, until its first renewal. A waiter that is connected
-    /// but frozen delays the queue by this long, not by the full lease.
+    /// The claim lease: that of a hand-over until its first renewal. A waiter that is connected but stopped
+    /// delays the queue by this time, not by the full lease.
     pub claim: Duration,
-    /// How many fences to reserve when the grant is a hand-over, for the local holders that
-    /// follow. A grant on the spot takes one.
+    /// How many fences to reserve for a hand-over, for the local holders that follow. An immediate grant
+    /// takes one.
     pub fences: u32,
 }
 
 /// The answer to an [`AcquireRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// The lock is held. Asked again with the same entry, the answer is the same grant.
+    /// The lock is held. If asked again for the same entry, the answer is the same grant.
     Granted(Grant),
-    /// Others are ahead; a wake-up will tell.
+    /// The entry is in the queue; a wake-up will follow.
     Queued(Standing),
-    /// Others hold it, and the request was not to wait.
+    /// Others hold it or wait for it, and the request does not wait.
     Busy,
     /// The name is in use for another kind of lock, or with another limit, which only a
     /// semaphore may change. Nothing was done.
     Mismatch {
-        /// What the name is in use for.
+        /// The kind it is in use as.
         kind: Kind,
         /// The limit it is in use with.
         limit: u32,
     },
-    /// The owner already holds the lock, with fewer permits than it now asks for.
+    /// The owner already holds the lock, with fewer permits than it now requests.
     Upgrade {
         /// The permits that it holds.
         held: u32,
     },
 }
 
-/// A lock was given to an entry.
+/// The grant of a lock to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The fence of this grant; re-entries and renewals do not change it.
@@ -79,24 +79,24 @@ pub struct Grant {
     pub at: Moment,
 }
 
-/// A place in the queue.
+/// The position of an entry in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// How many are ahead: exact up to [`Standing::AHEAD_COUNTED`], which means "that many or
+    /// How many entries are ahead: exact below [`Standing::AHEAD_COUNTED`], which means "that many or
     /// more".
     pub ahead: u32,
-    /// How long the present holders still have, if none of them renews or releases.
+    /// When the first lease of the current holders ends, if it is neither renewed nor released.
     pub free_in: Duration,
     /// The store's clock when it answered.
     pub at: Moment,
 }
 
 impl Standing {
-    /// Counting further would cost more than anyone gains from it.
+    /// The maximum that is counted: an exact number beyond it would not be used.
     pub const AHEAD_COUNTED: u32 = 8;
 }
 
-/// Extend the lease of an owner that holds the lock.
+/// A request to extend the lease of an owner that holds the lock.
 #[derive(Clone, Debug)]
 pub struct Renewal {
     /// The lock.
@@ -116,7 +116,7 @@ pub enum Renewed {
     NotHeld,
 }
 
-/// Leave the lock.
+/// A request to release the lock.
 #[derive(Clone, Debug)]
 pub struct ReleaseRequest {
     /// The lock.
@@ -125,8 +125,8 @@ pub struct ReleaseRequest {
     pub entry: Entry,
     /// Keep the lock occupied for this long after its last entry has ended.
     pub linger: Duration,
-    /// Do not end the entry: give back all permits of its owner but so many, if it is the only
-    /// entry. Zero ends it.
+    /// Keep the entry with this many permits and give back the others, if it is the owner's only entry. Zero
+    /// ends it.
     pub keep: u32,
     /// The hold came by a hand-over, so another client probably waits for the next one. A hint, which changes how
     /// soon that client is notified, and nothing else.
@@ -134,7 +134,7 @@ pub struct ReleaseRequest {
 }
 
 impl ReleaseRequest {
-    /// Ends an entry, and leaves nothing.
+    /// Creates a request that ends an entry, without lingering.
     pub const fn new(name: LockName, entry: Entry) -> Self {
         Self { name, entry, linger: Duration::ZERO, keep: 0, is_contended: false }
     }
@@ -143,57 +143,57 @@ impl ReleaseRequest {
 /// The answer to a [`ReleaseRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseOutcome {
-    /// This entry has ended, or keeps fewer permits; so many of the same owner remain.
+    /// This entry has ended, or keeps fewer permits.
     Released {
         /// Entries of the owner that have not ended.
         remaining: u32,
     },
-    /// There was no such entry: it had ended already, or was never made.
+    /// There was no such entry: it had ended already, or was never granted.
     NotHeld,
 }
 
-/// Leave the queue, and give the lock back if it was granted in the meantime.
+/// A request to leave the queue, and to give the lock back if it was granted in the meantime.
 #[derive(Clone, Debug)]
 pub struct CancelRequest {
     /// The lock.
     pub name: LockName,
-    /// The entry that is not wanted any more.
+    /// The entry to cancel.
     pub entry: Entry,
 }
 
-/// Which locks to list.
+/// A request to list locks.
 #[derive(Clone, Debug)]
 pub struct ListRequest {
-    /// Only names that start with this.
+    /// Only names with this prefix.
     pub prefix: String,
-    /// At most so many, in order of their names.
+    /// The maximum number of locks, sorted by name.
     pub limit: usize,
 }
 
-/// Take a lock away from its holders.
+/// A request to take a lock away from its holders.
 #[derive(Clone, Debug)]
 pub struct ForceRequest {
     /// The lock.
     pub name: LockName,
-    /// Only if this owner holds it, and only from this owner.
+    /// Only from this owner, if it holds the lock.
     pub expected: Option<Owner>,
-    /// Why, for the record.
+    /// The reason, for the record.
     pub reason: Arc<str>,
-    /// Who does it, for the record.
+    /// The client that forces the release, for the record.
     pub by: Arc<About>,
 }
 
 /// The answer to a [`ForceRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForceOutcome {
-    /// These owners held it, and do not any more.
+    /// These owners lost it.
     Released(Vec<Owner>),
-    /// Nobody holds it, or not the owner expected. Nothing was changed.
+    /// It has no holder, or the expected owner does not hold it. Nothing was changed.
     NotHeld,
 }
 
-/// Something a waiter or holder should know. A hint: every wake-up may be lost or come late,
-/// and asking again gives the same answer.
+/// A notification for a waiter or holder. It is a hint: every wake-up may be lost or late, and asking
+/// again returns the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wakeup {
     /// The lock was handed over to a waiter.
@@ -202,7 +202,7 @@ pub enum Wakeup {
         name: LockName,
         /// The entry that waited.
         entry: Entry,
-        /// What it was given.
+        /// Its grant.
         grant: Grant,
     },
     /// The lock was taken away from a holder.
@@ -212,13 +212,13 @@ pub enum Wakeup {
         /// Its former holder.
         owner: Owner,
     },
-    /// The lock will be free sooner than a waiter was told: it should ask again.
+    /// The lock will be free sooner than the waiter's standing said: it should ask again.
     Sooner {
         /// The lock.
         name: LockName,
         /// The entry that waits.
         entry: Entry,
     },
-    /// Wake-ups may have been missed: every waiter should ask again, every holder renew.
+    /// Wake-ups may have been missed: every waiter should ask again, and every holder renew.
     Missed,
 }

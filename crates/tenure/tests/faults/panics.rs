@@ -192,7 +192,7 @@ async fn a_thread_that_ends_is_told_to_all() {
     assert!(matches!(tenure.lock("y").inspect().await, Err(Error::Ended)));
     let health = tenure.health();
     assert!(!health.is_well());
-    assert!(health.links[0].trouble.as_ref().unwrap().contains("panic"), "{health:?}");
+    assert!(health.links[0].error.as_ref().unwrap().contains("panic"), "{health:?}");
     // What it held is given back all the same.
     drop((watched, fixed));
     drop(calm.lock("x").acquire_within(LONG).await.unwrap());

@@ -48,10 +48,10 @@ async fn one_bad_key_takes_no_other_lock_with_it() {
 async fn check_list(tenure: &Tenure) {
     let listed = tenure.list("", 1000).await.unwrap();
     assert_eq!(listed.len(), 100);
-    let bad: Vec<_> = listed.iter().filter(|it| it.trouble.is_some()).collect();
+    let bad: Vec<_> = listed.iter().filter(|it| it.error.is_some()).collect();
     assert_eq!(bad.len(), 1);
     assert_eq!(bad[0].name.as_str(), "0");
-    let trouble = bad[0].trouble.as_ref().unwrap();
+    let trouble = bad[0].error.as_ref().unwrap();
     assert!(trouble.contains("tenure:{0}") || trouble.contains("WRONGTYPE"), "{trouble}");
 }
 

@@ -66,7 +66,7 @@ async fn follows_the_master(flavor: Flavor) {
     replicate(&old, &new).await;
     let is_down = |health: &Health| {
         let names_replica = |error: &str| error.contains("replica") && error.contains("READONLY");
-        health.links.iter().any(|it| !it.is_up && it.trouble.as_deref().is_some_and(names_replica))
+        health.links.iter().any(|it| !it.is_up && it.error.as_deref().is_some_and(names_replica))
     };
     until_health(&holder, "down", is_down).await;
 

@@ -127,7 +127,7 @@ fn map(store: &Store) -> Result<Finding, StoreError> {
 fn records(store: &Store) -> Result<Finding, StoreError> {
     let all = ListRequest { prefix: String::new(), limit: usize::MAX };
     let locks = listing::list(store, all)?;
-    let unreadable: Vec<_> = locks.iter().filter_map(|lock| lock.trouble.as_ref()).collect();
+    let unreadable: Vec<_> = locks.iter().filter_map(|lock| lock.error.as_ref()).collect();
     let Some(first) = unreadable.first() else {
         return Ok(Finding::fine("records", format!("all {} locks can be read", locks.len())));
     };

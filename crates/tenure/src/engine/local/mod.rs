@@ -81,7 +81,7 @@ impl LocalEngine {
 
     fn open_sized(folder: &Path, bytes: usize) -> Result<Self, Error> {
         let folder = folder::prepare(folder)?;
-        let connect = |trouble| Error::Connect { trouble };
+        let connect = |error| Error::Connect { error };
         let store = StoreHandle::open(&folder, bytes).map_err(connect)?;
         let presence = store.register().map_err(connect)?;
         Ok(Self { presence, store, spin: Spin::default(), path_checked_at: AtomicU64::new(0) })
@@ -193,7 +193,7 @@ impl Engine for LocalEngine {
         });
         Answer::now(done.map(|Done { outcome: info, unreadable, .. }| {
             let trouble = unreadable.first().map(|(_, trouble)| trouble.to_string());
-            LockInfo { trouble, ..info }
+            LockInfo { error: trouble, ..info }
         }))
     }
 

@@ -233,7 +233,7 @@ async fn contents(server: &Server) -> Result<Option<Finding>, StoreError> {
         Err(error) if error.is_answer() => return Ok(None),
         listed => listed?,
     };
-    let bad: Vec<_> = locks.iter().filter(|lock| lock.trouble.is_some()).collect();
+    let bad: Vec<_> = locks.iter().filter(|lock| lock.error.is_some()).collect();
     let Some(first) = bad.first() else {
         let found = format!("{} locks in use, all readable", locks.len());
         return Ok(Some(Finding::fine("contents", found)));
@@ -244,7 +244,7 @@ async fn contents(server: &Server) -> Result<Option<Finding>, StoreError> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let why = first.trouble.as_deref().unwrap_or_default();
+    let why = first.error.as_deref().unwrap_or_default();
     let found = format!("locks that cannot be read: {}{more} ({why})", names.join(", "));
     let advice = format!(
         "another program has written to their keys, such as `{}`: delete such a key with DEL, and give \

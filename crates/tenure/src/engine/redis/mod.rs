@@ -129,7 +129,7 @@ impl RedisEngine {
         };
         match reached.await {
             Ok(()) => Ok(engine),
-            Err(trouble) => Err(Error::Connect { trouble }),
+            Err(trouble) => Err(Error::Connect { error: trouble }),
         }
     }
 

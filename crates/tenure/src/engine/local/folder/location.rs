@@ -114,7 +114,7 @@ fn check_kind(folder: &Path, file_system: FileSystem) -> Result<(), Invalid> {
 
 fn connect_error(folder: &Path, what: &str, error: &std::io::Error) -> Error {
     let sentence = format!("the folder `{}` {what}: {error}", folder.display());
-    Error::Connect { trouble: StoreError::refused(sentence).lasting() }
+    Error::Connect { error: StoreError::refused(sentence).lasting() }
 }
 
 #[cfg(test)]

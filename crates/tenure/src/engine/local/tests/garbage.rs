@@ -84,8 +84,8 @@ fn a_list_names_what_cannot_be_read_and_shows_the_rest() {
     let seen: Vec<_> =
         infos.iter().map(|info| (info.name.as_str(), info.holders.len(), info.is_free())).collect();
     assert_eq!(seen, [("a", 1, false), ("b", 0, false), ("c", 1, false)]);
-    assert_eq!((&infos[0].trouble, &infos[2].trouble), (&None, &None));
-    let trouble = infos[1].trouble.as_ref().unwrap();
+    assert_eq!((&infos[0].error, &infos[2].error), (&None, &None));
+    let trouble = infos[1].error.as_ref().unwrap();
     assert!(trouble.contains("the record of `b`"), "{trouble}");
 }
 
@@ -113,7 +113,7 @@ fn a_lock_is_shown_although_its_forced_release_cannot_be_read() {
     corrupt(&other, b'x', "x");
     let info = block_on(tenure.lock("x").inspect()).unwrap();
     assert_eq!(info.holders[0].fence, guard.fence());
-    let trouble = info.trouble.unwrap();
+    let trouble = info.error.unwrap();
     assert!(trouble.contains("the forced release of `x`"), "{trouble}");
 }
 

@@ -126,7 +126,7 @@ fn an_io_thread_that_has_ended_answers_everything() {
     let renewed = runtime.block_on(engine.renew(vec![renewal])).unwrap();
     assert!(!renewed[0].as_ref().unwrap_err().is_unknown(), "{renewed:?}");
     for link in engine.health().links {
-        assert!(!link.is_up && link.trouble.unwrap().contains("thread has ended"), "{}", link.link);
+        assert!(!link.is_up && link.error.unwrap().contains("thread has ended"), "{}", link.link);
     }
 }
 
