@@ -1,4 +1,4 @@
-//! Who holds a lock. Identity is a value, not a thread.
+//! The owner of a hold. Identity is a value, not a thread.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,12 +9,14 @@ use std::str::FromStr;
 use crate::error::Invalid;
 use crate::fork;
 
-/// The identity of a holder: unique across processes and machines, and only a value, so it can
-/// be printed, sent elsewhere and read back.
+/// The identity of a holder: unique across processes and machines. It is a plain value, so it can be
+/// printed, sent elsewhere and parsed.
 ///
-/// By default every acquire is an owner of its own. A re-entrant lock uses the owner of the
-/// surrounding [`Owner::scope`], or the one it is given. A value is the same in a forked child: one
-/// that was made before the fork, and is used after it, stands for both processes.
+/// By default every acquire is an owner of its own. A re-entrant lock uses the owner of the surrounding
+/// [`Owner::scope`], or the one set with [`Lock::owner`](crate::Lock::owner). A value is the same in a
+/// forked child: an owner that was made before a fork and is used after it identifies both processes.
+///
+/// # Examples
 ///
 /// ```
 /// use tenure::Owner;
@@ -31,12 +33,12 @@ pub struct Owner {
     low: u64,
 }
 
-/// Bits of an owner that count within one thread; the 80 above them are random, and others in a forked
+/// The bits of an owner that count within one thread; the 80 above them are random, and differ in a forked
 /// child.
 const COUNTER: u128 = (1 << 48) - 1;
 
 impl Owner {
-    /// An owner that nobody else has.
+    /// Creates a new, unique owner.
     #[expect(clippy::new_without_default, reason = "two defaults would not be equal")]
     pub fn new() -> Self {
         let forks = fork::count();
@@ -48,12 +50,12 @@ impl Owner {
             series.set((Some(forks), next + 1));
             next
         });
-        // The thread is ending: a number of its own.
+        // The thread is ending, and its thread-locals are destroyed: use random bits alone.
         Self::from_value(counted.unwrap_or_else(|_| random_bits()))
     }
 
-    /// Runs `future` with this owner as [`Owner::current`], on any executor and across all of
-    /// its awaits. Tasks spawned inside do not inherit it: pass the owner on if they should.
+    /// Runs `future` with this owner as [`Owner::current`], on any executor and across all of its awaits.
+    /// Tasks that it spawns do not inherit the owner: run them in a scope of their own.
     ///
     /// # Cancel safety
     /// As safe as `future` itself.
@@ -66,13 +68,13 @@ impl Owner {
         .await
     }
 
-    /// The owner of the innermost [`Owner::scope`] being polled on this thread, if any.
+    /// Returns the owner of the innermost [`Owner::scope`] being polled on this thread, if any.
     pub fn current() -> Option<Self> {
         CURRENT.get()
     }
 
-    /// The owner that stands for the calling thread, for as long as the thread lives. In a forked child
-    /// it is another.
+    /// Returns the owner of the calling thread, which is the same for as long as the thread lives. It
+    /// differs in a forked child.
     pub fn of_thread() -> Self {
         let forks = fork::count();
         let known = THREAD.get().filter(|(of, _)| *of == forks);
@@ -92,13 +94,13 @@ impl Owner {
 
 thread_local! {
     static CURRENT: Cell<Option<Owner>> = const { Cell::new(None) };
-    /// The owner of this thread, and after how many forks it was made.
+    /// The owner of this thread, and the fork count when it was made.
     static THREAD: Cell<Option<(u64, Owner)>> = const { Cell::new(None) };
-    /// The next owner that this thread makes, and after how many forks it began to count.
+    /// The next owner that this thread makes, and the fork count when it started to count.
     static SERIES: Cell<(Option<u64>, u128)> = const { Cell::new((None, 0)) };
 }
 
-/// Puts the outer owner back, also when the poll panics.
+/// Restores the outer owner, also if the poll panics.
 struct Entered(Option<Owner>);
 
 impl Drop for Entered {
@@ -107,10 +109,10 @@ impl Drop for Entered {
     }
 }
 
-/// Bits from the operating system.
+/// Random bits from the operating system.
 fn random_bits() -> u128 {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+    getrandom::fill(&mut bytes).expect("the operating system provides random numbers");
     u128::from_le_bytes(bytes)
 }
 
@@ -144,7 +146,7 @@ impl FromStr for Owner {
 /// sent twice counts once, and one released twice is released once (I5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// Who enters.
+    /// The owner.
     pub owner: Owner,
     /// Which of the owner's entries this is. Zero where the owner enters only once.
     pub number: u64,
@@ -162,7 +164,7 @@ impl Entry {
     }
 }
 
-/// A number that nobody else has: the thread's random bits mixed into a count.
+/// A unique number: the thread's random bits mixed into a count.
 pub(crate) fn unique_number() -> u64 {
     let fresh = Owner::new();
     fresh.low ^ fresh.high.wrapping_mul(0x9e37_79b9_7f4a_7c15)

@@ -1,8 +1,8 @@
-//! A thread that waits in [`blocking`](crate::blocking), and what it does meanwhile.
+//! Threads that wait in [`blocking`](crate::blocking), and read their connection meanwhile.
 //!
-//! A thread that has sent something and has nothing else to do may as well read the answer itself: to have
-//! another thread read it, which then wakes this one, costs two changes of threads more. So whoever sends
-//! leaves its connection here, and the thread that waits reads, for all who wait, until it is woken.
+//! A thread that has sent a request and would only park can read the answer itself: if another thread reads
+//! it and then wakes this one, that costs two more context switches. So a sender leaves its connection here,
+//! and the waiting thread reads it, for all callers that wait, until it is woken.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use std::thread::Thread;
 
 /// A connection from which a thread can read while it waits.
 pub(crate) trait Readable: Send + Sync {
-    /// Reads, for all who wait for an answer, until the thread is woken.
+    /// Reads, for all callers that wait for an answer, until the thread is woken.
     fn read_until_woken(&self, waiting: &Waiting);
 
-    /// The thread that has sent something does not wait for the answer: another one must read it.
+    /// The sending thread does not wait for the answer: another thread must read it.
     fn leave_to_others(&self);
 }
 
 thread_local! {
-    /// Whether this thread polls a future in `block_on`, and where an answer is to be read.
+    /// Set while this thread polls a future in `block_on`: the connection that it should read.
     static POLLING: RefCell<Option<Slot>> = const { RefCell::new(None) };
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn is_polling() -> bool {
     POLLING.try_with(|polling| polling.borrow().is_some()).unwrap_or(false)
 }
 
-/// Leaves a connection to this thread, if it is about to wait. False if it is not: another must read.
+/// Leaves a connection to this thread, if it is about to wait. False if it is not: another thread must read.
 pub(crate) fn leave<C: Readable + 'static>(connection: &Arc<C>) -> bool {
     let left = POLLING.try_with(|polling| {
         let mut polling = polling.borrow_mut();
@@ -39,7 +39,7 @@ pub(crate) fn leave<C: Readable + 'static>(connection: &Arc<C>) -> bool {
     });
     match left {
         Ok(Some(before)) => {
-            // It reads from one only.
+            // A thread reads only one connection.
             before.into_iter().for_each(|it| it.leave_to_others());
             true
         }
@@ -47,15 +47,15 @@ pub(crate) fn leave<C: Readable + 'static>(connection: &Arc<C>) -> bool {
     }
 }
 
-/// What this thread has sent is awaited elsewhere: others read, whatever this thread does next.
+/// The answer to this thread's request is awaited elsewhere: another thread reads it.
 pub(crate) fn leave_to_others() {
     let left = POLLING.try_with(|polling| polling.borrow_mut().as_mut().and_then(Option::take));
     drop(Polled(left.ok().flatten()));
 }
 
-/// Polls, as a thread that is about to wait; where it is to read, if somewhere.
+/// Polls, as a thread that is about to wait. Also returns the connection that it should read, if any.
 pub(crate) fn polling<T>(poll: impl FnOnce() -> T) -> (T, Polled) {
-    /// Also after a panic, and with what was before: one may be polling within another.
+    /// Restores the outer slot, also after a panic: calls of `block_on` may nest.
     struct Restore(Option<Slot>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -72,7 +72,7 @@ pub(crate) fn polling<T>(poll: impl FnOnce() -> T) -> (T, Polled) {
     (output, Polled(left.ok().flatten()))
 }
 
-/// Where a thread is to read. If it does not, another is told to.
+/// The connection that a thread should read. If it is dropped, another thread reads it.
 pub(crate) struct Polled(Slot);
 
 impl Polled {
@@ -91,7 +91,7 @@ impl Drop for Polled {
     }
 }
 
-/// In [`Waiting::state`]: nothing has happened, it was woken, or it sleeps where only a signal wakes it.
+/// In [`Waiting::state`]: not woken yet, woken, or blocked in `poll`, where only a signal wakes it.
 const AWAKE: u8 = 0;
 const WOKEN: u8 = 1;
 const READING: u8 = 2;
@@ -114,7 +114,7 @@ impl Waiting {
         }
     }
 
-    /// To be called before the future is polled: what wakes it from now on counts.
+    /// To be called before the future is polled: wake-ups count from now on.
     pub(crate) fn start(&self) {
         self.state.store(AWAKE, Ordering::Release);
     }
@@ -123,7 +123,7 @@ impl Waiting {
         self.state.load(Ordering::Acquire) == WOKEN
     }
 
-    /// Sleeps until it is woken.
+    /// Parks until it is woken.
     pub(crate) fn park(&self) {
         while !self.is_woken() {
             std::thread::park();
@@ -147,7 +147,7 @@ impl Wake for Waiting {
 
 #[cfg(all(feature = "redis", not(target_os = "linux")))]
 impl Waiting {
-    /// Not here: the I/O thread reads.
+    /// Not supported on this system: the I/O thread reads.
     pub(crate) fn until_readable(
         &self,
         _: std::os::fd::BorrowedFd<'_>,
@@ -159,7 +159,7 @@ impl Waiting {
 
 #[cfg(all(feature = "redis", target_os = "linux"))]
 mod signal {
-    //! Sleeping until a socket can be read, or another thread says so.
+    //! Blocking until a socket is readable or another thread sends a signal.
 
     use std::cell::RefCell;
     use std::os::fd::{BorrowedFd, OwnedFd};
@@ -172,7 +172,7 @@ mod signal {
     use super::{AWAKE, READING, Waiting};
     use crate::fork::Process;
 
-    /// What wakes a thread that sleeps until a socket can be read.
+    /// Wakes a thread that blocks until a socket is readable.
     pub(super) struct Signal {
         event: OwnedFd,
         process: Process,
@@ -183,10 +183,10 @@ mod signal {
     }
 
     impl Signal {
-        /// That of this thread. None if it cannot be had.
+        /// The signal of this thread. None if it cannot be created.
         fn of_thread() -> Option<Arc<Self>> {
             let known = SIGNAL.try_with(|signal| signal.borrow().clone()).ok()?;
-            // A forked child shares its parent's, and would take signals that are not for it.
+            // A forked child shares its parent's eventfd, and would consume its signals.
             if let Some(signal) = known.filter(|signal| !signal.process.is_left()) {
                 return Some(signal);
             }
@@ -197,7 +197,7 @@ mod signal {
         }
 
         pub(super) fn send(&self) {
-            // It can only fail where it was sent already, more often than a number can say.
+            // It fails only if the counter is full, and then a signal is pending.
             let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
         }
 
@@ -207,8 +207,8 @@ mod signal {
     }
 
     impl Waiting {
-        /// Sleeps until the socket can be read: then true; or until it is woken, or the time is over.
-        /// None if this thread cannot.
+        /// Blocks until the socket is readable, which returns true, or until the thread is woken or the time
+        /// is over. None if this thread has no signal.
         pub(crate) fn until_readable(
             &self,
             socket: BorrowedFd<'_>,
@@ -232,7 +232,7 @@ mod signal {
                 PollFd::new(&signal.event, PollFlags::IN),
             ];
             let at_most = Timespec::try_from(at_most).ok();
-            // Interrupted, it says nothing, and whoever waits comes again.
+            // If it is interrupted, the caller calls again.
             let found = poll(&mut wanted, at_most.as_ref()).unwrap_or(0);
             swap(READING, AWAKE);
             if found == 0 {
@@ -255,7 +255,7 @@ mod tests {
 
     impl Readable for Left {
         fn read_until_woken(&self, _: &Waiting) {
-            panic!("nobody waits here");
+            panic!("no thread waits here");
         }
 
         fn leave_to_others(&self) {
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// I7: whoever does not wait for what it has sent leaves it to others, however it goes on.
+    /// I7: a thread that does not wait for its answer leaves the connection to others, in every path.
     #[test]
     fn what_is_not_waited_for_is_left_to_others() {
         let connection = Arc::new(Left::default());
@@ -273,13 +273,13 @@ mod tests {
         assert!(is_taken && left() == 0, "it may still wait");
         drop(polled);
         assert_eq!(left(), 1, "the future was ready");
-        let (told, polled) = polling(|| {
+        let (left_inside, polled) = polling(|| {
             assert!(leave(&connection));
             leave_to_others();
             left()
         });
         drop(polled);
-        assert_eq!((told, left()), (1, 0), "awaited elsewhere, at once");
+        assert_eq!((left_inside, left()), (1, 0), "awaited elsewhere, at once");
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             polling(|| {
                 assert!(leave(&connection));

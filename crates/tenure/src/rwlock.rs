@@ -10,16 +10,17 @@ use crate::info::LockInfo;
 use crate::lock::Lock;
 use crate::owner::Owner;
 
-/// Many readers at once, or one writer alone. First come, first served: a writer that waits is not
-/// overtaken by later readers. Every reader has a lease of its own, so one that crashes keeps a
-/// writer out for its own lease at most.
+/// A read-write lock: many readers at once, or one writer. It is first come, first served: later readers do
+/// not overtake a waiting writer. Every reader has a lease of its own, so a reader that crashes blocks a
+/// writer for its own lease at most.
 ///
-/// Readers of one process share a lease where they can, within bounds: 64 of them, and those that
-/// come within 50 ms of the first. With [`RwLock::fair`] each has its own.
+/// Readers of one process share a lease if they can, within bounds: up to 64 of them, which arrive within
+/// 50 ms of the first. With [`RwLock::fair`] each has its own.
 ///
 /// Inside [`Owner::scope`] (and on a thread, in the blocking API) the lock is re-entrant. A writer
-/// may read; a reader that asks to write is refused with [`Error::Upgrade`], because it would wait
-/// for itself.
+/// may read; a reader that tries to write gets [`Error::Upgrade`], because it would wait for itself.
+///
+/// # Examples
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -32,7 +33,7 @@ use crate::owner::Owner;
 /// drop((one, other));
 ///
 /// let writer = config.write().await?;
-/// let reader = writer.downgrade().await; // others may read now, and nobody wrote in between
+/// let reader = writer.downgrade().await; // others may read now, and none wrote in between
 /// assert!(config.try_read().await?.is_some());
 /// # drop(reader);
 /// # Ok::<(), tenure::Error>(())
@@ -51,17 +52,17 @@ impl RwLock {
 
     crate::lock::forward_options!(reader, writer);
 
-    /// The right to read as a lock, for all that a [`Lock`] can do.
+    /// Returns the read side as a [`Lock`], with all its methods.
     pub fn reader(&self) -> Lock {
         self.reader.clone()
     }
 
-    /// The right to write as a lock, for all that a [`Lock`] can do.
+    /// Returns the write side as a [`Lock`], with all its methods.
     pub fn writer(&self) -> Lock {
         self.writer.clone()
     }
 
-    /// Waits until it may read.
+    /// Acquires the lock for reading.
     ///
     /// # Errors
     /// As for [`Lock::acquire`].
@@ -72,7 +73,7 @@ impl RwLock {
         self.reader.acquire().await
     }
 
-    /// Waits for this time at most until it may read.
+    /// Acquires the lock for reading, and waits for at most `time`.
     ///
     /// # Errors
     /// As for [`Lock::acquire_within`].
@@ -83,7 +84,7 @@ impl RwLock {
         self.reader.acquire_within(time).await
     }
 
-    /// The right to read, or none if somebody writes, or waits to.
+    /// Makes one attempt to acquire the lock for reading: returns `None` if there is a writer, or one waits.
     ///
     /// # Errors
     /// As for [`Lock::try_acquire`].
@@ -94,7 +95,7 @@ impl RwLock {
         self.reader.try_acquire().await
     }
 
-    /// Waits until it may write.
+    /// Acquires the lock for writing.
     ///
     /// # Errors
     /// As for [`Lock::acquire`], and [`Error::Upgrade`] if the same owner reads.
@@ -105,7 +106,7 @@ impl RwLock {
         self.writer.acquire().await.map(WriteGuard)
     }
 
-    /// Waits for this time at most until it may write.
+    /// Acquires the lock for writing, and waits for at most `time`.
     ///
     /// # Errors
     /// As for [`Lock::acquire_within`], and [`Error::Upgrade`] if the same owner reads.
@@ -116,7 +117,8 @@ impl RwLock {
         self.writer.acquire_within(time).await.map(WriteGuard)
     }
 
-    /// The right to write, or none if somebody reads or writes, or waits to.
+    /// Makes one attempt to acquire the lock for writing: returns `None` if there are other holders or
+    /// waiters.
     ///
     /// # Errors
     /// As for [`Lock::try_acquire`], and [`Error::Upgrade`] if the same owner reads.
@@ -127,7 +129,7 @@ impl RwLock {
         Ok(self.writer.try_acquire().await?.map(WriteGuard))
     }
 
-    /// Who reads or writes, and who waits.
+    /// Returns the readers or the writer, and the waiters.
     ///
     /// # Errors
     /// As for [`Lock::inspect`].
@@ -135,7 +137,7 @@ impl RwLock {
         self.reader.inspect().await
     }
 
-    /// The same for code that is not async.
+    /// Returns the same lock for code that is not async.
     pub fn blocking(self) -> crate::blocking::RwLock {
         crate::blocking::RwLock::new(self)
     }
@@ -147,26 +149,26 @@ impl fmt::Debug for RwLock {
     }
 }
 
-/// The right to write. It can do all that a [`Guard`] can.
+/// A lock held for writing. It dereferences to [`Guard`].
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped; bind it to a name"]
 pub struct WriteGuard(pub(crate) Guard);
 
 impl WriteGuard {
-    /// From writer to reader, without a moment in between in which others could write. The guard
-    /// is a reader's at once; if the store cannot be reached, it is told in the background, and
-    /// other readers wait for as long.
+    /// Downgrades to a reader, atomically: no other writer can come in between. The guard is a reader's at
+    /// once; if the store cannot be reached, the downgrade is retried in the background, and other readers
+    /// wait until it succeeds.
     ///
-    /// An owner that has entered more than once stays a writer until its other guards are gone.
+    /// An owner that has entered more than once stays a writer until its other guards are dropped.
     ///
     /// # Cancel safety
-    /// Dropped, the lock is released.
+    /// If the future is dropped, the lock is released.
     pub async fn downgrade(self) -> Guard {
         self.0.keep(1).await;
         self.0
     }
 
-    /// Releases the lock, and tells whether it was held until now.
+    /// Releases the lock, and returns whether it was held until now.
     ///
     /// # Errors
     /// As for [`Guard::release`].
@@ -177,7 +179,7 @@ impl WriteGuard {
         self.0.release().await
     }
 
-    /// The guard without the way back to reading.
+    /// Returns the plain guard, which cannot be downgraded.
     pub fn into_guard(self) -> Guard {
         self.0
     }

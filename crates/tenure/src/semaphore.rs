@@ -1,4 +1,4 @@
-//! A semaphore: a set number of permits.
+//! A semaphore: a number of permits.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,13 +10,14 @@ use crate::info::LockInfo;
 use crate::lock::Lock;
 use crate::owner::Owner;
 
-/// A set number of permits, of which each holder has one or more for as long as its guard lives.
-/// The permits of a holder that crashes come back when its lease ends.
+/// A semaphore: a number of permits, of which each holder has one or more for as long as its guard lives.
+/// The permits of a holder that crashes are free when its lease ends.
 ///
-/// The limit is what the latest request says: to change it, use another one, also while permits are
-/// held. With a higher limit those who wait are let in at once; with a lower one nobody is, until
-/// enough permits have come back. Who waits for more permits than there are now is let in when all
-/// others have left.
+/// The latest request sets the limit: to change it, use another one, also while permits are held. After a
+/// higher limit, waiters are served at once; after a lower one, none is served until enough permits have
+/// been released. A waiter for more permits than the limit is served when all permits are free.
+///
+/// # Examples
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -45,12 +46,12 @@ impl Semaphore {
 
     crate::lock::forward_options!(lock);
 
-    /// So many permits as a lock, for all that a [`Lock`] can do.
+    /// Returns a number of permits as a [`Lock`], with all its methods.
     pub fn permits(&self, permits: u32) -> Lock {
         self.lock.clone().with_shape(Shape::new(Kind::Semaphore, self.limit, permits))
     }
 
-    /// Waits until it has one permit.
+    /// Acquires one permit.
     ///
     /// # Errors
     /// As for [`Lock::acquire`].
@@ -61,7 +62,7 @@ impl Semaphore {
         self.lock.acquire().await
     }
 
-    /// Waits until it has so many permits, all of them at once.
+    /// Acquires several permits, all at once.
     ///
     /// # Errors
     /// As for [`Lock::acquire`]; more permits than the limit are refused.
@@ -72,7 +73,7 @@ impl Semaphore {
         self.permits(permits).acquire().await
     }
 
-    /// Waits for this time at most until it has one permit.
+    /// Acquires one permit, and waits for at most `time`.
     ///
     /// # Errors
     /// As for [`Lock::acquire_within`].
@@ -83,7 +84,7 @@ impl Semaphore {
         self.lock.acquire_within(time).await
     }
 
-    /// One permit, or none if all are taken or others wait.
+    /// Makes one attempt to acquire one permit: returns `None` if all are taken or others wait.
     ///
     /// # Errors
     /// As for [`Lock::try_acquire`].
@@ -94,7 +95,7 @@ impl Semaphore {
         self.lock.try_acquire().await
     }
 
-    /// Makes this the limit now, for those who wait too. Without this, the next request does so.
+    /// Sets the limit in the store now, also for current waiters. Otherwise the next request does.
     ///
     /// # Errors
     /// As for [`Lock::try_acquire`].
@@ -102,11 +103,11 @@ impl Semaphore {
     /// # Cancel safety
     /// As for [`Lock::try_acquire`].
     pub async fn apply_limit(&self) -> Result<(), Error> {
-        // A request says what the limit is, whether or not there is room for it.
+        // A request sets the limit, whether or not it is granted.
         self.try_acquire().await.map(drop)
     }
 
-    /// How many permits are free.
+    /// Returns how many permits are free.
     ///
     /// # Errors
     /// As for [`Lock::inspect`].
@@ -116,7 +117,7 @@ impl Semaphore {
         Ok(self.limit.saturating_sub(used))
     }
 
-    /// Who has permits, and who waits.
+    /// Returns the holders and waiters.
     ///
     /// # Errors
     /// As for [`Lock::inspect`].
@@ -124,7 +125,7 @@ impl Semaphore {
         self.lock.inspect().await
     }
 
-    /// The same for code that is not async.
+    /// Returns the same semaphore for code that is not async.
     pub fn blocking(self) -> crate::blocking::Semaphore {
         crate::blocking::Semaphore::new(self)
     }

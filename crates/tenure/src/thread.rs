@@ -1,8 +1,8 @@
-//! Threads of their own: with a small runtime, or for a call that blocks; and what keeps a panic from
-//! ending what runs there.
+//! Dedicated threads, with a small runtime or for a blocking call, and tasks that survive a panic.
 //!
-//! Code that is not ours runs on these threads, too: wakers of other executors, sinks of metrics and
-//! of events. Its panic must end neither a thread that renews leases nor a task that reads replies.
+//! Foreign code runs on these threads, too: wakers of other executors, recorders of metrics and
+//! subscribers of events. Its panic must end neither a thread that renews leases nor a task that reads
+//! replies.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -28,14 +28,14 @@ pub(crate) fn run(
     if started.is_err()
         && let Some(runtime) = lock(&slot).take()
     {
-        // Where we are called from, async code may be running, in which dropping it would panic.
+        // The caller may be async code, in which dropping a runtime panics.
         runtime.shutdown_background();
     }
     started.map(drop)
 }
 
-/// Runs a task on the runtime it is awaited on, and starts it again if it panics: what it left is
-/// cleaned up by its destructors.
+/// Runs a task on the runtime it is awaited on, and restarts it if it panics: its destructors have cleaned
+/// up.
 #[cfg(feature = "redis")]
 pub(crate) async fn lasting<F>(start: impl Fn() -> F)
 where
@@ -48,15 +48,15 @@ where
     }
 }
 
-/// A panic that comes every time must not keep the thread from other work.
+/// A task that always panics must not starve the other tasks of the thread.
 #[cfg(feature = "redis")]
-#[expect(clippy::disallowed_methods, reason = "a task that panicked is not started again at once")]
+#[expect(clippy::disallowed_methods, reason = "a task that panicked is restarted after a delay")]
 async fn rest() {
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
 }
 
-/// Runs a call that may block on a new thread, for a caller on any executor. Dropped in between, the
-/// call goes on, and nothing is made of what it returns.
+/// Runs a call that may block on a new thread, for a caller on any executor. If the future is dropped, the
+/// call continues, and its result is discarded.
 #[cfg(feature = "local")]
 pub(crate) async fn compute<T: Send + 'static>(
     name: &str,

@@ -1,10 +1,12 @@
-//! How long to wait before the next attempt.
+//! Backoff: how long to wait before the next attempt.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A retry strategy: how long to wait before attempt 2, 3, 4…
+///
+/// # Examples
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,7 +27,7 @@ enum Strategy {
 }
 
 impl Backoff {
-    /// Always the same delay.
+    /// Always waits for the same delay.
     pub const fn fixed(delay: Duration) -> Self {
         Self(Strategy::Fixed(delay))
     }
@@ -35,25 +37,25 @@ impl Backoff {
         Self(Strategy::Exponential { first, most })
     }
 
-    /// Decorrelated jitter: a random delay between `first` and three times the one before, at
-    /// most `most`. Many clients that failed together do not come back together.
+    /// Decorrelated jitter: a random delay between `first` and three times the previous one, at most `most`.
+    /// It avoids a thundering herd of clients that failed together.
     pub const fn jitter(first: Duration, most: Duration) -> Self {
         Self(Strategy::Jitter { first, most })
     }
 
-    /// Whatever `delay` says for the attempt that just failed (1, 2, 3…).
+    /// Calls `delay` with the number of the attempt that just failed (1, 2, 3…).
     pub fn custom(delay: impl Fn(u32) -> Duration + Send + Sync + 'static) -> Self {
         Self(Strategy::Custom(Arc::new(delay)))
     }
 
-    /// A run of delays from the start; `seed` decides the random ones.
+    /// A new sequence of delays; `seed` determines the random ones.
     pub(crate) fn delays(&self, seed: u64) -> Delays {
         Delays { strategy: self.0.clone(), attempt: 0, last: Duration::ZERO, random: seed }
     }
 }
 
 impl Default for Backoff {
-    /// Jitter from 20 ms to 1 s: soon enough for a person, and 100 clients make at most a few
+    /// Jitter from 20 ms to 1 s: fast enough for interactive use, and 100 clients make at most a few
     /// hundred attempts per second.
     fn default() -> Self {
         Self::jitter(Duration::from_millis(20), Duration::from_secs(1))
@@ -71,7 +73,7 @@ impl fmt::Debug for Strategy {
     }
 }
 
-/// The delays of one run of attempts.
+/// The delays of one sequence of attempts.
 #[derive(Debug)]
 pub(crate) struct Delays {
     strategy: Strategy,
@@ -106,7 +108,7 @@ impl Delays {
         self.attempt
     }
 
-    /// A number from 0 to 1. SplitMix64: all that jitter needs.
+    /// A number from 0 to 1, by SplitMix64, which is good enough for jitter.
     fn fraction(&mut self) -> f64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_is_told_the_attempt() {
+    fn custom_gets_the_attempt() {
         let backoff = Backoff::custom(|attempt| ms(u64::from(attempt)));
         assert_eq!(first(&backoff, 3), [ms(1), ms(2), ms(3)]);
     }

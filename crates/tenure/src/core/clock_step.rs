@@ -1,8 +1,8 @@
-//! Notices when the store's clock was set.
+//! Detects steps of the store's clock.
 //!
 //! Leases end by the store's clock (A2), so a clock that is set forward ends them early, and one that
-//! is set back keeps the lock of a crashed holder for longer. Nothing here prevents that; it is
-//! noticed with the next answer that carries the store's time, and reported.
+//! is set back keeps the lock of a crashed holder for longer. This is not prevented; it is detected with
+//! the next answer that carries the store's time, and reported.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ pub(crate) struct ClockWatch {
     last: Option<Seen>,
 }
 
-/// What one answer told: when it was made, the store's clock was this far ahead of ours, at least and
-/// at most. The trip is all that is unknown about it.
+/// The bounds from one answer: how far the store's clock was ahead of ours when the answer was made. Only
+/// the time within the round trip is unknown.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     received: Moment,
@@ -31,8 +31,8 @@ pub(crate) enum ClockStep {
 }
 
 impl ClockWatch {
-    /// Takes note of an answer to a request that was sent and received at these moments of our clock,
-    /// and made at `store` by the store's. Says whether the store's clock was set since the last one.
+    /// Notes an answer that was sent for and received at these moments of our clock, and made at `store` by
+    /// the store's. Returns the step of the store's clock since the last answer, if there was one.
     pub(crate) fn note(
         &mut self,
         sent: Moment,
@@ -54,7 +54,7 @@ impl ClockWatch {
     }
 }
 
-/// How far two clocks may come apart in this time without one of them having been set (A1).
+/// How far two clocks may drift apart in this time without a step (A1).
 fn allowance(elapsed: Duration) -> Duration {
     elapsed / 100 + Duration::from_millis(2)
 }

@@ -1,32 +1,32 @@
-//! The fencing token: a number that grows with every grant (I4).
+//! The fencing token: a number that increases with every grant (I4).
 
 use std::fmt;
 use std::time::Duration;
 
 use super::moment::Moment;
 
-/// For how long a server keeps the last fence of a lock at least, if nothing else is said: longer than the
-/// clocks differ of servers that take over from each other.
+/// For how long, at least, a server keeps the last fence of a lock by default: longer than the clocks of
+/// servers that take over from each other differ.
 pub(crate) const RETENTION: Duration = Duration::from_secs(30);
 
-/// A fencing token. Every grant of a lock has a larger one than all grants before it, so the
-/// place where the data lives can refuse a writer that was overtaken.
+/// A fencing token. Every grant of a lock has a larger one than all earlier grants, so a database can
+/// refuse a writer that was overtaken.
 ///
-/// It is taken from the store's calendar in microseconds, or is one more than the last one,
-/// whichever is larger. So it also grows across restarts, failover and loss of the store's data.
+/// It is the store's calendar time in microseconds, or one more than the last one, whichever is larger. So
+/// it also increases across restarts, failover and loss of the store's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(u64);
 
 impl Fence {
-    /// Fences stay below 2^53, so that every language, JSON and Lua keep them exact.
+    /// The largest fence: below 2^53, so that JSON, Lua and every language represent it exactly.
     pub const MAX: Self = Self((1 << 53) - 1);
 
-    /// A fence read back from where it was stored.
+    /// Creates a fence from a stored number.
     pub const fn from_value(value: u64) -> Self {
         Self(value)
     }
 
-    /// The number to store beside the data.
+    /// Returns the number to store beside the data.
     pub const fn value(self) -> u64 {
         self.0
     }
@@ -49,20 +49,20 @@ impl From<Fence> for u64 {
     }
 }
 
-/// Hands out fences, each larger than all before it.
+/// Issues fences, each larger than all before it.
 #[derive(Debug, Default)]
 pub(crate) struct Fences {
     last: u64,
 }
 
 impl Fences {
-    /// Goes on after the last fence that was handed out.
+    /// Continues after the last fence that was issued.
     #[cfg(feature = "local")]
     pub(crate) const fn after(last: u64) -> Self {
         Self { last }
     }
 
-    /// The last fence that was handed out.
+    /// The last fence that was issued.
     #[cfg(feature = "local")]
     pub(crate) const fn last(&self) -> u64 {
         self.last
@@ -73,11 +73,11 @@ impl Fences {
         self.reserve(1, wall).0
     }
 
-    /// The first of several fences reserved together, and how many they are: at least one, and no
-    /// more than wanted. Fences that run ahead of the calendar could not be overtaken after all data
-    /// were lost, so they never do by more than is wanted at once: microseconds (I4).
+    /// Reserves several fences: returns the first, and how many there are: at least one, and at most
+    /// `wanted`. Fences ahead of the calendar could not be overtaken after a loss of all data, so they are
+    /// never ahead by more than `wanted` microseconds (I4).
     pub(crate) fn reserve(&mut self, wanted: u32, wall: Moment) -> (Fence, u32) {
-        // A calendar beyond the year 2255 is broken; counting on is still right then.
+        // A calendar beyond the year 2255 is wrong; counting up is still correct then.
         let calendar = if wall.as_micros() < Fence::MAX.0 { wall.as_micros() } else { 0 };
         let room = (calendar + u64::from(wanted)).saturating_sub(self.last);
         let count = u32::try_from(room).map_or(wanted, |room| wanted.min(room)).max(1);
@@ -91,7 +91,7 @@ impl Fences {
 mod tests {
     use super::*;
 
-    /// I4, for a clock set back and a clock gone mad.
+    /// I4, for a clock that was set back and one with absurd values.
     #[test]
     fn fences_grow_whatever_the_calendar_does() {
         let mut fences = Fences::default();
@@ -111,7 +111,7 @@ mod tests {
         assert!(after > before);
     }
 
-    /// I4: however fast locks are handed over, all data may be lost at any time.
+    /// I4: however fast locks are handed over, a loss of all data must be survived.
     #[test]
     fn fences_do_not_run_ahead_of_the_calendar() {
         let mut fences = Fences::default();
@@ -122,6 +122,6 @@ mod tests {
             assert!((1..=65).contains(&count) && last <= wall + 65, "{last} at {wall}");
             all += count;
         }
-        assert!(all >= 10_000, "one each µs are to be had: {all}");
+        assert!(all >= 10_000, "one per µs is available: {all}");
     }
 }

@@ -1,7 +1,7 @@
 //! The holders of one lock, each with its own lease.
 //!
-//! Nearly every lock has one holder, which is kept in place; a semaphore may have thousands,
-//! which are indexed by owner and by deadline, so every operation stays O(log n).
+//! Nearly every lock has one holder, which is stored inline; a semaphore may have thousands,
+//! which are indexed by owner and by deadline, so every operation is O(log n).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) struct Holder {
     pub(crate) since: Moment,
     pub(crate) entries: Entries,
     pub(crate) about: Arc<About>,
-    /// Who is told when the lock is taken away.
+    /// The client to notify when the lock is taken away.
     pub(crate) client_id: u32,
 }
 
@@ -36,7 +36,7 @@ impl Holder {
     }
 }
 
-/// The numbers of the entries that have not ended. One needs no allocation.
+/// The numbers of the entries that have not ended. A single one needs no allocation.
 #[derive(Debug)]
 pub(crate) enum Entries {
     None,
@@ -54,7 +54,7 @@ impl Entries {
         }
     }
 
-    /// Adds an entry, once however often it is sent (I5).
+    /// Adds an entry, once, however often it is sent (I5).
     pub(crate) fn add(&mut self, number: u64) {
         match self {
             Self::None => *self = Self::One(number),
@@ -65,7 +65,7 @@ impl Entries {
         }
     }
 
-    /// All of them, in the order in which they were made.
+    /// All of them, in the order in which they were added.
     #[cfg(feature = "local")]
     pub(crate) fn numbers(&self) -> &[u64] {
         match self {
@@ -83,7 +83,7 @@ impl Entries {
         }
     }
 
-    /// Ends an entry; false if there is none with this number.
+    /// Removes an entry; false if there is none with this number.
     pub(crate) fn remove(&mut self, number: u64) -> bool {
         let before = self.count();
         match self {
@@ -149,13 +149,13 @@ impl Holders {
         }
     }
 
-    /// The entries of an owner that holds the lock; none for one that only lingers.
+    /// The entries of an owner that holds the lock; none if it only lingers.
     pub(crate) fn entries_mut(&mut self, owner: Owner) -> Option<&mut Entries> {
         self.find_mut(owner).filter(|holder| !holder.is_lingering()).map(|it| &mut it.entries)
     }
 
-    /// Adds a holder. A former hold of the same owner that lingers goes: at a barrier it stands in
-    /// nobody's way.
+    /// Adds a holder. It replaces a lingering hold of the same owner, which at a barrier blocks no other
+    /// client.
     pub(crate) fn insert(&mut self, holder: Holder) {
         self.remove(holder.owner);
         match std::mem::take(self) {
@@ -205,7 +205,7 @@ impl Holders {
         }
     }
 
-    /// Sets who is told when the lock is taken away.
+    /// Sets the client to notify when the lock is taken away.
     #[cfg(feature = "local")]
     pub(crate) fn set_route(&mut self, owner: Owner, client_id: u32) {
         if let Some(holder) = self.find_mut(owner) {
@@ -213,7 +213,7 @@ impl Holders {
         }
     }
 
-    /// Leaves a holder fewer permits than it has.
+    /// Reduces a holder's permits.
     pub(crate) fn set_permits(&mut self, owner: Owner, permits: u32) {
         match self {
             Self::One(holder) if holder.owner == owner => holder.permits = permits,
@@ -227,8 +227,8 @@ impl Holders {
         }
     }
 
-    /// Removes those whose lease has ended. Each was granted once, so this costs nothing more
-    /// than the grants did.
+    /// Removes holders whose lease has ended. Each was granted once, so the amortized cost is that of the
+    /// grants.
     pub(crate) fn expire(&mut self, now: Moment) {
         while let Some((until, owner)) = self.first_deadline() {
             if until > now {
@@ -247,7 +247,7 @@ impl Holders {
         }
     }
 
-    /// All of them, those whose leases end first at the front.
+    /// All holders, sorted by the end of their leases.
     pub(crate) fn by_deadline(&self) -> impl Iterator<Item = &Holder> {
         let (one, many) = match self {
             Self::None => (None, None),
@@ -260,7 +260,7 @@ impl Holders {
         one.into_iter().chain(ordered)
     }
 
-    /// All of them, in no particular order.
+    /// All holders, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Holder> {
         let (one, many) = match self {
             Self::None => (None, None),

@@ -1,7 +1,7 @@
-//! How long a grant lasts, and how long its holder may believe so.
+//! The lease of a grant, and its holder's deadline.
 //!
 //! Upholds I2: a holder's deadline counts from the moment its request was *sent*, so a slow
-//! reply can only shorten it, and it ends earlier than the store's by an allowance for drift.
+//! reply can only shorten it, and it is earlier than the store's by an allowance for drift.
 
 use std::time::Duration;
 
@@ -9,6 +9,8 @@ use super::moment::Moment;
 use crate::error::Invalid;
 
 /// How long a lock is held without renewal: 10 ms to 24 h, in whole milliseconds.
+///
+/// # Examples
 ///
 /// ```
 /// use std::time::Duration;
@@ -24,20 +26,20 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The shortest lease: below it, one delayed packet loses the lock.
+    /// The shortest lease: below it, one delayed packet would lose the lock.
     pub const MIN: Self = Self { millis: 10 };
 
-    /// The longest lease: a crashed holder blocks everyone for this long.
+    /// The longest lease: a crashed holder blocks the lock for this long.
     pub const MAX: Self = Self { millis: 24 * 60 * 60 * 1000 };
 
-    /// 30 s, renewed every 10 s: two renewals may fail before the lock is lost, and a crashed
-    /// holder is gone before anyone is paged. Redisson's default too, so teams know it.
+    /// The default lease: 30 s, renewed every 10 s. Two renewals may fail before the lock is lost, and the
+    /// lock of a crashed holder is free before an operator is paged. It is Redisson's default, too.
     pub const DEFAULT: Self = Self { millis: 30_000 };
 
-    /// Checks a lease; fractions of a millisecond are cut off.
+    /// Checks a lease; fractions of a millisecond are truncated.
     ///
     /// # Errors
-    /// When it is shorter than [`Lease::MIN`] or longer than [`Lease::MAX`].
+    /// Returns an error if it is shorter than [`Lease::MIN`] or longer than [`Lease::MAX`].
     pub fn new(duration: Duration) -> Result<Self, Invalid> {
         match u32::try_from(duration.as_millis()) {
             Ok(millis) if (Self::MIN.millis..=Self::MAX.millis).contains(&millis) => {
@@ -47,7 +49,7 @@ impl Lease {
         }
     }
 
-    /// The lease as a duration.
+    /// Returns the lease as a duration.
     pub const fn duration(self) -> Duration {
         Duration::from_millis(self.millis as u64)
     }
@@ -72,18 +74,18 @@ impl TryFrom<Duration> for Lease {
     }
 }
 
-/// When a lease of this length, asked for at `sent`, ends for the one who asked.
+/// The holder's deadline of a lease that was requested at `sent`.
 pub(crate) fn deadline(sent: Moment, lease: Duration) -> Moment {
     (sent + lease).before(drift(lease))
 }
 
-/// The allowance for two clocks that do not run at the same speed: 1 % and 2 ms, as Redlock
-/// has it. It is also the time in which a loss can be told before the store's lease ends (I9).
+/// The allowance for clock drift: 1 % and 2 ms, as in Redlock. It is also the time in which a loss can be
+/// reported before the lease ends in the store (I9).
 fn drift(lease: Duration) -> Duration {
     lease / 100 + Duration::from_millis(2)
 }
 
-/// The last time the store answered a waiter: what ties the store's clock to ours.
+/// One answer of the store to a waiter, which relates the store's clock to ours.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockSync {
     /// When the request was sent, on our clock.
@@ -93,12 +95,12 @@ pub(crate) struct ClockSync {
 }
 
 impl ClockSync {
-    /// The deadline of a grant that the store made on its own at `granted`, by its clock, and
-    /// that reached us at `received`, by ours; none if it must be confirmed by a renewal.
+    /// The deadline of a hand-over that the store made at `granted`, by its clock, and whose wake-up was
+    /// received at `received`, by ours; none if it must be confirmed by a renewal.
     ///
     /// The answer was made no earlier than `sent`, so the grant was made no earlier than `sent`
-    /// plus the store's time between the two. If that lies after the grant was received, or
-    /// before the answer, the store's clock has jumped and proves nothing.
+    /// plus the store's time between the two. If that is after the grant was received, or before
+    /// the answer, the store's clock has jumped and proves nothing.
     pub(crate) fn deadline(
         self,
         granted: Moment,
@@ -136,12 +138,12 @@ mod tests {
     }
 
     #[test]
-    fn a_hand_over_is_reckoned_from_the_last_answer() {
+    fn the_deadline_of_a_hand_over_counts_from_the_last_answer() {
         let clock_sync = ClockSync { sent: at(50), store: at(900_000) };
         let lease = Duration::from_secs(10);
         // Granted 3 s after the answer by the store's clock; received a little later by ours.
-        let reckoned = clock_sync.deadline(at(903_000), lease, at(3_060));
-        assert_eq!(reckoned, Some(deadline(at(3_050), lease)));
+        let computed = clock_sync.deadline(at(903_000), lease, at(3_060));
+        assert_eq!(computed, Some(deadline(at(3_050), lease)));
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! One lock: who holds it, who waits, and the rules by which it passes on.
+//! One lock: its holders, its queue, and the rules of its hand-over.
 //!
-//! Every operation first *settles* the lock at the time it is told: leases that have ended are
-//! gone, and what is free goes to those who wait, in order (I10). So no timer is needed to keep
-//! the state right; whoever asks next finds it right.
+//! Every operation first *settles* the lock at the given time: it removes holders whose lease has ended, and
+//! hands free permits over to the waiters, in order (I10). So no timer is needed to keep the state
+//! correct; the next operation finds it correct.
 
 mod kinds;
 
@@ -30,7 +30,7 @@ pub(crate) struct LockState {
     pub(crate) queue: Option<Box<Queue>>,
 }
 
-/// What an operation works with: the time, where fences come from, and where effects go.
+/// The context of an operation: the time, the source of fences, and the list of effects.
 pub(crate) struct Scene<'a> {
     pub(crate) now: Now,
     pub(crate) fences: &'a mut Fences,
@@ -42,7 +42,7 @@ impl LockState {
         Self { kind: shape.kind(), limit: shape.limit(), holders: Holders::None, queue: None }
     }
 
-    /// Nobody holds it or waits: it need not be remembered.
+    /// It has no holder and no waiter, and need not be stored.
     pub(crate) fn is_idle(&self) -> bool {
         self.holders.is_empty() && self.queue.is_none()
     }
@@ -63,7 +63,7 @@ impl LockState {
         if let Some(again) = self.enter_again(request, scene) {
             return again;
         }
-        if self.stand_longer(request, scene.now.clock) {
+        if self.keep_waiting(request, scene.now.clock) {
             return Acquired::Queued(self.standing(request.entry, scene.now.clock));
         }
         if let Some(again) = self.change_limit(request, scene) {
@@ -82,8 +82,8 @@ impl LockState {
         }
     }
 
-    /// Extends the lease, if the owner still has one. A lease never becomes shorter, so a late
-    /// renewal cannot cut what an earlier answer promised (I2); a missing one is never made (I3).
+    /// Extends the lease, if the owner still has one. A lease never becomes shorter, so a late renewal
+    /// cannot shorten what an earlier answer promised (I2); a missing hold is never created (I3).
     pub(crate) fn renew(&mut self, renewal: &Renewal, scene: &mut Scene<'_>) -> Renewed {
         self.settle(&renewal.name, scene);
         if self.extend(renewal.owner, scene.now.clock + renewal.lease.duration()) {
@@ -93,13 +93,13 @@ impl LockState {
         }
     }
 
-    /// Ends one entry; with the last one the lock passes on, or lingers. Or gives back permits.
+    /// Ends one entry; after the last one the lock is handed over, or lingers. Or gives back permits.
     pub(crate) fn release(
         &mut self,
         request: &ReleaseRequest,
         scene: &mut Scene<'_>,
     ) -> ReleaseOutcome {
-        // A lease that ended with nobody waiting went to nobody: its owner may still end it.
+        // A lease that ended without waiters was granted to no other owner: its owner may still release it.
         if self.queue.is_some() {
             self.settle(&request.name, scene);
         }
@@ -121,7 +121,7 @@ impl LockState {
         ReleaseOutcome::Released { remaining }
     }
 
-    /// Leaves the queue, or gives back what was granted in the meantime.
+    /// Leaves the queue, or gives the lock back if it was granted in the meantime.
     pub(crate) fn cancel(&mut self, request: &CancelRequest, scene: &mut Scene<'_>) {
         if self.dequeue(request.entry).is_none() {
             self.release(&ReleaseRequest::new(request.name.clone(), request.entry), scene);
@@ -129,8 +129,7 @@ impl LockState {
         self.settle(&request.name, scene);
     }
 
-    /// Takes the lock away from its holders, or from the one expected, tells them, and raises the
-    /// fence.
+    /// Takes the lock away from all holders, or from the expected one, notifies them, and raises the fence.
     pub(crate) fn force(
         &mut self,
         name: &crate::LockName,
@@ -148,14 +147,14 @@ impl LockState {
             }
         }
         if !taken.is_empty() {
-            // So that even a holder who was told nothing is overtaken at once.
+            // So that a holder that misses the notification is overtaken at once, too.
             scene.fences.next(scene.now.wall);
         }
         self.settle(name, scene);
         taken
     }
 
-    /// Brings the lock to the present: ended leases go, and what is free passes on.
+    /// Settles the lock: removes ended leases, and hands free permits over.
     pub(crate) fn settle(&mut self, name: &crate::LockName, scene: &mut Scene<'_>) {
         self.holders.expire(scene.now.clock);
         while let Some(waiter) = self.next_waiter(scene.now.clock) {
@@ -163,7 +162,7 @@ impl LockState {
         }
     }
 
-    /// The first live waiter, taken out of the queue, if there is room for it.
+    /// Removes and returns the first live waiter, if its permits are free.
     fn next_waiter(&mut self, now: Moment) -> Option<Waiter> {
         loop {
             let first = self.queue.as_ref()?.first()?;
@@ -176,15 +175,15 @@ impl LockState {
         }
     }
 
-    /// Writes a waiter in as the holder, and tells it alone.
+    /// Makes a waiter the holder, and notifies only that waiter.
     fn hand_over(&mut self, name: &crate::LockName, waiter: Waiter, scene: &mut Scene<'_>) {
         let now = scene.now;
         if self.kind == Kind::Latch {
             let grant = passage(waiter.lease.duration(), now.clock);
-            return self.tell(name, waiter.entry, waiter.client_id, grant, scene);
+            return self.notify(name, waiter.entry, waiter.client_id, grant, scene);
         }
         let lease = match self.kind {
-            // Who misses the opening must find it when asking again, which takes a heartbeat.
+            // A waiter that misses the wake-up must get the grant when it asks again, within a heartbeat.
             Kind::Barrier => waiter.lease.duration(),
             _ => waiter.claim.min(waiter.lease.duration()),
         };
@@ -202,15 +201,15 @@ impl LockState {
             about: waiter.about,
             client_id: waiter.client_id,
         });
-        self.tell(name, waiter.entry, waiter.client_id, grant, scene);
+        self.notify(name, waiter.entry, waiter.client_id, grant, scene);
         if waiter.entry.number != 0 {
-            self.bring_along(name, owner, grant, scene);
+            self.grant_other_entries(name, owner, grant, scene);
         }
     }
 
-    /// The other entries of an owner that just got the lock enter with it: left in the queue,
-    /// they would wait for themselves.
-    fn bring_along(
+    /// Grants the other waiting entries of an owner that just got the lock: left in the queue, they would
+    /// wait for their own owner.
+    fn grant_other_entries(
         &mut self,
         name: &crate::LockName,
         owner: Owner,
@@ -224,11 +223,11 @@ impl LockState {
             if let Some(entries) = self.holders.entries_mut(owner) {
                 entries.add(entry.number);
             }
-            self.tell(name, entry, waiter.client_id, grant, scene);
+            self.notify(name, entry, waiter.client_id, grant, scene);
         }
     }
 
-    fn tell(
+    fn notify(
         &self,
         name: &crate::LockName,
         entry: Entry,
@@ -239,11 +238,11 @@ impl LockState {
         scene.effects.push((client_id, Wakeup::Granted { name: name.clone(), entry, grant }));
     }
 
-    /// The same owner enters once more, or asks for the grant it was given (I5).
+    /// The same owner enters again, or repeats its request for a grant that it has (I5).
     fn enter_again(&mut self, request: &AcquireRequest, scene: &mut Scene<'_>) -> Option<Acquired> {
         let Entry { owner, number } = request.entry;
         let holder = self.holders.find(owner).filter(|holder| !holder.is_lingering())?;
-        // The last to count down a latch may have got fewer than it asked for.
+        // The last one to count down a latch may have got fewer permits than it requested.
         if request.shape.permits() > holder.permits && self.kind != Kind::Latch {
             return Some(Acquired::Upgrade { held: holder.permits });
         }
@@ -255,8 +254,9 @@ impl LockState {
         Some(Acquired::Granted(Grant { fence, fences, lease, at: scene.now.clock }))
     }
 
-    /// A waiter that asks again stays alive in its place.
-    fn stand_longer(&mut self, request: &AcquireRequest, now: Moment) -> bool {
+    /// Refreshes the heartbeat of a waiter that asks again; it keeps its position. False if it does not
+    /// wait.
+    fn keep_waiting(&mut self, request: &AcquireRequest, now: Moment) -> bool {
         let waiter = self.queue.as_mut().and_then(|queue| queue.find_mut(request.entry));
         let Some(waiter) = waiter else { return false };
         if let Some(queueing) = request.queue {
@@ -306,8 +306,8 @@ impl LockState {
         }
     }
 
-    /// The last entry has ended: the hold ends, or lingers. The next in line, who knows of a later
-    /// end, is told to ask again.
+    /// The last entry has ended: the hold ends, or lingers. The first waiter, which knows of a later end, is
+    /// notified to ask again.
     fn leave(
         &mut self,
         name: &crate::LockName,
@@ -322,7 +322,7 @@ impl LockState {
         let until = scene.now.clock + linger;
         let was = self.holders.find(owner).map_or(until, |holder| holder.until);
         self.holders.set_until(owner, until);
-        // A latch and a barrier open when somebody comes, not when somebody goes.
+        // A latch and a barrier open when an owner arrives, not when one leaves.
         if let Some(first) = self.queue.as_ref().and_then(|queue| queue.first())
             && until < was
             && !matches!(self.kind, Kind::Latch | Kind::Barrier)

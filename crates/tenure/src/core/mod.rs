@@ -1,12 +1,12 @@
-//! What a lock *is*: pure state machines that are told the time and do no I/O.
+//! The lock as pure state machines: the time is a parameter, and there is no I/O.
 //!
-//! - [`table`]: names, holders, queue, hand-over. The whole truth of a store.
-//! - [`lock`]: one lock of the table; [`holders`] and [`queue`] are its two halves.
-//! - [`lease`]: how long a holder may believe it holds (I2).
-//! - [`fence`]: the number that only grows (I4).
-//! - `clock_step`: notices when the store's clock was set.
-//! - [`backoff`]: how long to wait before asking again.
-//! - [`name`], [`shape`], [`moment`]: values checked when built, so that later code never checks again.
+//! - [`table`]: names, holders, queue, hand-over: the state of a store.
+//! - [`lock`]: one lock of the table; [`holders`] and [`queue`] are its two parts.
+//! - [`lease`]: until when a holder may assume that it holds the lock (I2).
+//! - [`fence`]: the number that only increases (I4).
+//! - `clock_step`: detects steps of the store's clock.
+//! - [`backoff`]: how long to wait before a retry.
+//! - [`name`], [`shape`], [`moment`]: values checked when built, so that later code need not check again.
 
 pub(crate) mod backoff;
 #[cfg(feature = "redis")]

@@ -1,4 +1,4 @@
-//! Lock names, checked once when built.
+//! Lock names, checked when built.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use crate::error::Invalid;
 
-/// The name of a lock: 1 to 512 bytes of UTF-8 without NUL. Cheap to clone.
+/// The name of a lock: 1 to 512 bytes of UTF-8 without NUL. It is cheap to clone.
+///
+/// # Examples
 ///
 /// ```
 /// use tenure::LockName;
@@ -28,7 +30,7 @@ impl LockName {
     /// Checks `name`.
     ///
     /// # Errors
-    /// When it is empty, longer than [`LockName::MAX_BYTES`], or holds a NUL character.
+    /// Returns an error if it is empty, longer than [`LockName::MAX_BYTES`], or contains a NUL character.
     pub fn new(name: impl AsRef<str>) -> Result<Self, Invalid> {
         let name = name.as_ref();
         if name.is_empty() {
@@ -49,15 +51,15 @@ impl LockName {
         Ok(Self(name.into()))
     }
 
-    /// The name as given.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl fmt::Display for LockName {
-    /// The name with control characters escaped, so that a hostile name cannot rewrite a
-    /// terminal or forge a line of a log.
+    /// Formats the name with control characters escaped, so that a hostile name cannot rewrite a
+    /// terminal or forge a log entry.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in self.0.chars() {
             if is_treacherous(c) { write!(f, "{}", c.escape_unicode())? } else { write!(f, "{c}")? }
@@ -66,7 +68,7 @@ impl fmt::Display for LockName {
     }
 }
 
-/// Controls, and the characters that reorder or hide the text around them.
+/// Control characters, and characters that reorder or hide the text around them.
 fn is_treacherous(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn nul_is_refused_with_its_place() {
+    fn nul_is_refused_with_its_position() {
         let refused = LockName::new("ab\0c").unwrap_err();
         assert!(refused.to_string().contains("byte 2"), "{refused}");
     }

@@ -17,13 +17,12 @@ pub(crate) struct Waiter {
     pub(crate) lease: Lease,
     pub(crate) claim: Duration,
     pub(crate) fences: u32,
-    /// Taken for dead from this moment on, unless it asks again before. Its own, never derived
-    /// from anyone else's.
+    /// Considered dead from this moment on, unless it asks again before. Every waiter has its own.
     pub(crate) alive_until: Moment,
     /// When it joined, by the calendar.
     pub(crate) since: Moment,
     pub(crate) about: Arc<About>,
-    /// Who is told when the lock is handed over.
+    /// The client to notify when the lock is handed over.
     pub(crate) client_id: u32,
 }
 
@@ -65,26 +64,26 @@ impl Queue {
         self.by_ticket.remove(&ticket)
     }
 
-    /// Takes out all who are taken for dead.
+    /// Removes all dead waiters.
     pub(crate) fn bury_dead(&mut self, now: Moment) {
         self.by_ticket.retain(|_, waiter| waiter.alive_until > now);
         self.tickets.retain(|_, ticket| self.by_ticket.contains_key(ticket));
     }
 
-    /// The first waiter, taken out.
+    /// Removes and returns the first waiter.
     pub(crate) fn pop(&mut self) -> Option<Waiter> {
         let (_, waiter) = self.by_ticket.pop_first()?;
         self.tickets.remove(&waiter.entry);
         Some(waiter)
     }
 
-    /// Some other entry of this owner that waits.
+    /// Any waiting entry of this owner.
     pub(crate) fn entry_of(&self, owner: Owner) -> Option<Entry> {
         let mut waiting = self.by_ticket.values().map(|waiter| waiter.entry);
         waiting.find(|entry| entry.owner == owner)
     }
 
-    /// How many are ahead of an entry, counted up to `most`.
+    /// How many waiters are ahead of an entry, counted up to `most`.
     pub(crate) fn ahead(&self, entry: Entry, most: u32) -> u32 {
         let ticket = self.tickets.get(&entry).copied().unwrap_or(u64::MAX);
         // At most `most`, which is a u32.

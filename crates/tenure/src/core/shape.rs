@@ -1,14 +1,14 @@
-//! What is asked of a lock: its kind, how many permits it has, how many are wanted.
+//! The shape of a request: the kind of lock, its number of permits, and how many are requested.
 //!
 //! One counting mechanism serves every primitive. A mutex has one permit; a semaphore has n; a
 //! read-write lock has very many, of which a reader takes one and a writer takes all. A latch is
-//! open once all its permits are taken; a barrier opens when as many wait as it has permits.
+//! open once all its permits are taken; a barrier opens when it has as many waiters as permits.
 
 use std::fmt;
 
 use crate::error::Invalid;
 
-/// Which primitive a name is used for. Two kinds never share a name: the second is refused.
+/// The kind of a lock. Two kinds never share a name: a request for the second is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -16,12 +16,11 @@ pub enum Kind {
     Mutex,
     /// Readers take one permit, a writer takes all.
     ReadWrite,
-    /// A set number of permits. The latest request says how many.
+    /// A number of permits, which the latest request sets.
     Semaphore,
-    /// Those who arrive take permits, and stay; those who wait take none, and go on once all
-    /// permits are taken.
+    /// Arrivals take permits and keep them; waiters take none, and continue once all permits are taken.
     Latch,
-    /// All who wait go on together, once they are as many as there are permits.
+    /// All waiters continue together, once they are as many as there are permits.
     Barrier,
 }
 
@@ -37,7 +36,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The permits a request wants, out of how many, of which kind of lock.
+/// The kind of a lock, its number of permits, and how many of them are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     kind: Kind,
@@ -49,20 +48,20 @@ impl Shape {
     /// The largest limit: the permits of a read-write lock, in which each reader takes one.
     pub const MAX_LIMIT: u32 = 1_000_000_000;
 
-    /// The most that meet at a barrier: all of them are told in one step.
+    /// The maximum number of parties of a barrier: all of them are notified in one step.
     pub const MAX_PARTIES: u32 = 1_000;
 
-    /// The one permit of a mutex.
+    /// Returns the shape of a mutex: one permit.
     pub const fn mutex() -> Self {
         Self { kind: Kind::Mutex, limit: 1, permits: 1 }
     }
 
-    /// `permits` of the `limit` permits of a lock of this kind.
+    /// Creates a shape: `permits` of the `limit` permits of a lock of this kind.
     ///
     /// # Errors
-    /// When the limit is not 1 to [`Shape::MAX_LIMIT`] (exactly 1 for a mutex, at most
-    /// [`Shape::MAX_PARTIES`] for a barrier), or the permits are not 1 to the limit: 0 is for those
-    /// who wait for a latch, and 1 for everyone at a barrier.
+    /// Returns an error if the limit is not 1 to [`Shape::MAX_LIMIT`] (exactly 1 for a mutex, at most
+    /// [`Shape::MAX_PARTIES`] for a barrier), or the permits are not 1 to the limit. A waiter of a latch
+    /// requests 0, and a party of a barrier always 1.
     pub fn new(kind: Kind, limit: u32, permits: u32) -> Result<Self, Invalid> {
         let most = match kind {
             Kind::Mutex => 1,
@@ -81,23 +80,23 @@ impl Shape {
         };
         if !(least..=most).contains(&permits) {
             return Err(Invalid::new(format!(
-                "{least} to {most} permits can be asked of a {kind} with limit {limit}, not {permits}"
+                "{least} to {most} permits can be requested of a {kind} with limit {limit}, not {permits}"
             )));
         }
         Ok(Self { kind, limit, permits })
     }
 
-    /// The kind of lock.
+    /// Returns the kind of lock.
     pub const fn kind(self) -> Kind {
         self.kind
     }
 
-    /// How many permits the lock has.
+    /// Returns how many permits the lock has.
     pub const fn limit(self) -> u32 {
         self.limit
     }
 
-    /// How many of them are wanted.
+    /// Returns how many of them are requested.
     pub const fn permits(self) -> u32 {
         self.permits
     }

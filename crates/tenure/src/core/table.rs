@@ -1,9 +1,8 @@
 //! All locks of one store: the state machine behind every engine.
 //!
-//! Each method is one operation at one moment: it changes the state, returns the outcome, and
-//! pushes the wake-ups that follow. It is the memory engine, and the oracle that other engines
-//! are compared with. A lock that nobody holds or wants leaves nothing behind: fences are drawn
-//! from one counter for all names, so none has to be kept per name.
+//! Each method is one operation at one moment: it changes the state, returns the outcome, and pushes its
+//! wake-ups. It is the memory engine, and the oracle that other engines are compared with. A lock without
+//! holders and waiters is removed: fences come from one counter for all names, so none is kept per name.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, SystemTime};
@@ -23,16 +22,16 @@ pub(crate) mod operation;
 #[cfg(test)]
 mod tests;
 
-/// Which client a wake-up goes to.
+/// Identifies the client that a wake-up is for.
 pub(crate) type ClientId = u32;
 
-/// The wake-ups that an operation causes, each with its client.
+/// The wake-ups of an operation, each with its client.
 pub(crate) type Effects = Vec<(ClientId, Wakeup)>;
 
-/// How many forced releases are remembered. They are rare, and a log keeps the rest.
+/// How many records of forced releases are kept. They are rare, and logs have the older ones.
 const FORCED_KEPT: usize = 1000;
 
-/// How many holders and waiters are shown of one lock, and of each in a list.
+/// How many holders and waiters are shown of an inspected lock, and of each lock in a list.
 const SHOWN: (usize, usize) = (LockInfo::HOLDERS_SHOWN, LockInfo::WAITERS_SHOWN);
 const LISTED: (usize, usize) = (LockInfo::HOLDERS_LISTED, 0);
 
@@ -42,7 +41,7 @@ const SWEEP_FROM: usize = 1024;
 /// All locks of one store.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    // Boxed, because a hash table keeps an eighth or more of its places empty.
+    // Boxed, because a hash table keeps an eighth or more of its slots empty.
     locks: HashMap<LockName, Box<LockState>>,
     fences: Fences,
     forced: VecDeque<ForceRecord>,
@@ -51,8 +50,8 @@ pub(crate) struct Table {
 
 #[cfg(feature = "local")]
 impl Table {
-    /// An empty table that goes on after a fence: for a store that keeps its locks elsewhere, and
-    /// brings here those that an operation is about.
+    /// An empty table that continues after a fence: for a store that keeps its locks elsewhere, and puts
+    /// those that an operation needs into a table.
     pub(crate) fn after(fence: u64) -> Self {
         Self { fences: Fences::after(fence), ..Self::default() }
     }
@@ -73,7 +72,7 @@ impl Table {
         self.forced.push_front(record);
     }
 
-    /// The record that was made or put last.
+    /// The latest record.
     pub(crate) fn last_forced(&self) -> Option<&ForceRecord> {
         self.forced.front()
     }
@@ -117,7 +116,7 @@ impl Table {
         self.on_lock(&request.name, now, effects, |lock, scene| lock.cancel(request, scene));
     }
 
-    /// Takes a lock away, and remembers who did so and why.
+    /// Takes a lock away, and keeps a record with the client and the reason.
     pub(crate) fn force_release(
         &mut self,
         request: &ForceRequest,
@@ -152,7 +151,7 @@ impl Table {
         info
     }
 
-    /// Locks that are held or wanted, in order of their names.
+    /// The locks with holders or waiters, sorted by name.
     pub(crate) fn list(
         &mut self,
         request: &ListRequest,
@@ -172,8 +171,8 @@ impl Table {
         infos.take(request.limit).collect()
     }
 
-    /// Forgets locks whose holders crashed and that nobody has asked for since, each time the
-    /// number of locks has doubled.
+    /// Removes locks whose holders crashed and that were not requested since, each time the number of locks
+    /// has doubled.
     fn sweep(&mut self, now: Moment) {
         if self.locks.len() < self.sweep_at {
             return;
@@ -185,7 +184,7 @@ impl Table {
         self.sweep_at = SWEEP_FROM.max(self.locks.len() * 2);
     }
 
-    /// Runs an operation on a lock that exists, and forgets the lock if that leaves it idle.
+    /// Runs an operation on a lock that exists, and removes the lock if it is idle afterwards.
     fn on_lock<T>(
         &mut self,
         name: &LockName,

@@ -1,4 +1,4 @@
-//! In what the kinds of lock differ: who is let in, and when.
+//! The differences between the kinds of lock: which requests are granted, and when.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ impl LockState {
         self.kind != shape.kind() || self.limit != shape.limit() && self.kind != Kind::Semaphore
     }
 
-    /// The latest request says how many permits a semaphore has. With more of them, those who wait
-    /// come first; another entry of the same owner may be among them.
+    /// The latest request sets the limit of a semaphore. After a higher limit, waiters are served first;
+    /// another entry of the same owner may be among them.
     pub(super) fn change_limit(
         &mut self,
         request: &AcquireRequest,
@@ -30,7 +30,7 @@ impl LockState {
         self.enter_again(request, scene)
     }
 
-    /// Grants on the spot, where nobody has to wait.
+    /// Grants at once, if the request need not wait.
     pub(super) fn enter(
         &mut self,
         request: &AcquireRequest,
@@ -51,7 +51,7 @@ impl LockState {
         }
     }
 
-    /// Takes permits of a latch, as far as there are any, and opens it with the last.
+    /// Takes permits of a latch, as far as there are any, and opens it with the last one.
     fn arrive(
         &mut self,
         request: &AcquireRequest,
@@ -67,7 +67,7 @@ impl LockState {
         grant
     }
 
-    /// The last one at a barrier opens it for those who wait, and for itself.
+    /// The last party at a barrier opens it for the waiters and for itself.
     fn meet(
         &mut self,
         request: &AcquireRequest,
@@ -94,8 +94,8 @@ impl LockState {
         }
     }
 
-    /// Whether so many permits are free (I1), and the owner has no former hold that lingers. One
-    /// who asked for more than the limit has become since must be alone.
+    /// Whether this many permits are free (I1), and the owner has no hold that lingers. A waiter for more
+    /// permits than a limit that was lowered since must be the only holder.
     pub(super) fn fits(&self, owner: Owner, permits: u32) -> bool {
         match self.kind {
             Kind::Latch => self.holders.used() >= self.limit,
@@ -108,7 +108,7 @@ impl LockState {
     }
 }
 
-/// Through an open latch: nothing is held, so there is no fence.
+/// The grant of an open latch: nothing is held, so there is no fence.
 pub(super) fn passage(lease: Duration, at: Moment) -> Grant {
     Grant { fence: Fence::from_value(0), fences: 1, lease, at }
 }

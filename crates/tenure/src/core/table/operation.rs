@@ -40,7 +40,7 @@ pub(crate) enum Operation {
     Inspect {
         lock: Lock,
     },
-    /// The steady clock goes forward; the calendar goes anywhere.
+    /// The steady clock advances; the calendar jumps anywhere.
     Pass {
         millis: u16,
         wall_jump: i32,
@@ -78,8 +78,8 @@ impl Lock {
         }
     }
 
-    /// What an entry asks of this lock: the same whenever it asks. Owners do not agree on the limit
-    /// of the semaphore.
+    /// What an entry requests of this lock: the same every time. Owners do not agree on the limit of the
+    /// semaphore.
     pub(crate) fn shape(self, owner: u8, number: u64) -> Shape {
         let mixed = (u32::from(owner) + number as u32) % 3;
         let (kind, limit, permits) = match self {
@@ -97,7 +97,7 @@ impl Lock {
 }
 
 impl Operation {
-    /// The lock it is on; a pause is on none in particular.
+    /// The lock it is on; for a pause, any.
     pub(crate) fn lock(&self) -> Lock {
         match self {
             Self::Acquire { lock, .. }

@@ -1,6 +1,5 @@
-//! Random sequences of all operations, with time jumps, judged by a checker that sees outcomes
-//! and wake-ups only. The checker itself is judged too: it must catch each of the wrong tables in
-//! [`mutants`].
+//! Random sequences of all operations, with time jumps, verified by a checker that sees only outcomes and
+//! wake-ups. The checker itself is tested too: it must catch each of the wrong tables in [`mutants`].
 
 mod account;
 mod checker;
@@ -14,7 +13,7 @@ use super::operation::{Operation, operations};
 use super::*;
 use checker::Checker;
 
-/// What the checker drives: the table, or a wrong one.
+/// The table under test, or a wrong one.
 pub(super) trait Subject: Default {
     fn table(&mut self) -> &mut Table;
 
@@ -62,7 +61,7 @@ proptest! {
         judge::<Table>(&operations).map_err(TestCaseError::fail)?;
     }
 
-    /// Whatever happened, when everyone has left and every lease has ended, nothing is left.
+    /// After any sequence, when every lease and heartbeat has ended, the table is empty.
     #[test]
     fn nothing_is_left_at_the_end(operations in operations()) {
         let mut checker = Checker::<Table>::default();
@@ -71,7 +70,7 @@ proptest! {
     }
 }
 
-/// The checker finds that a wrong table breaks this promise; what else it breaks does not count.
+/// The checker finds that a wrong table breaks this promise; other broken promises do not count.
 fn is_caught<S: Subject>(promise: &str) {
     let config = Config { cases: 20_000, failure_persistence: None, ..Config::default() };
     let result =

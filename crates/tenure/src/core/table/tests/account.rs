@@ -1,4 +1,4 @@
-//! What the judge knows of one lock.
+//! The checker's account of one lock.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use crate::core::fence::Fence;
 use crate::engine::Grant;
 use crate::owner::{Entry, Owner};
 
-/// What is known of one lock.
+/// The known state of one lock.
 #[derive(Default)]
 pub(super) struct Account {
     pub(super) holds: Vec<Hold>,
     pub(super) queue: Vec<Waiting>,
-    /// Those whose lease has ended since the last grant.
+    /// Holds whose lease has ended since the last grant.
     pub(super) ended: Vec<Hold>,
-    /// How many permits there are, as the latest request said.
+    /// The limit, as set by the latest request.
     limit: u32,
 }
 
@@ -39,8 +39,8 @@ impl Account {
         self.holds.iter_mut().find(|hold| hold.owner == owner && !hold.numbers.is_empty())
     }
 
-    /// Takes a grant into account, which must leave to others what they have (I1). Who asked for
-    /// more than the limit has become since must be alone.
+    /// Adds a grant, whose permits must have been free (I1). A waiter for more permits than a limit that was
+    /// lowered since must be the only holder.
     pub(super) fn hold(&mut self, hold: Hold) -> Verdict {
         self.ended.clear();
         let room = self.limit.max(hold.permits) - hold.permits;
@@ -53,8 +53,8 @@ impl Account {
         self.holds.iter().map(|hold| hold.permits).sum()
     }
 
-    /// A request may change the limit: those whom it lets in are judged by the larger one. Returns
-    /// the present one.
+    /// A request may change the limit: grants that it causes are checked against the larger one. Returns
+    /// the current one.
     pub(super) fn widen(&mut self, request: &AcquireRequest) -> u32 {
         let before = self.limit;
         self.limit = before.max(request.shape.limit());
@@ -70,14 +70,14 @@ impl Account {
         self.hold_of(entry.owner).is_none() && self.queue.iter().all(|it| it.entry != entry)
     }
 
-    /// A lease that has ended may be released nevertheless, as long as nobody had the lock since.
+    /// A lease that has ended may still be released, as long as the lock had no other holder since.
     pub(super) fn revive(&mut self, owner: Owner) {
         if self.hold_of(owner).is_none() {
             self.holds.extend(self.ended.extract_if(.., |hold| hold.owner == owner));
         }
     }
 
-    /// Ends an entry: how many remain, or none if it was not held.
+    /// Ends an entry. Returns how many remain, or none if it was not held.
     pub(super) fn leave(&mut self, entry: Entry, linger: Duration, now: Moment) -> Option<u32> {
         let hold = self.hold_of(entry.owner)?;
         let before = hold.numbers.len();
@@ -93,7 +93,7 @@ impl Account {
         Some(remaining)
     }
 
-    /// Gives back all permits but some: how many entries there are, or none if it was not held.
+    /// Gives back all permits but some. Returns how many entries there are, or none if it was not held.
     pub(super) fn give_back(&mut self, entry: Entry, keep: u32) -> Option<u32> {
         let hold = self.hold_of(entry.owner).filter(|hold| hold.numbers.contains(&entry.number))?;
         if hold.numbers.len() == 1 {
@@ -105,10 +105,10 @@ impl Account {
     pub(super) fn lose(&mut self, owner: Owner) -> Verdict {
         let before = self.holds.len();
         self.holds.retain(|hold| hold.owner != owner);
-        ensure(self.holds.len() < before, "somebody lost what it did not hold")
+        ensure(self.holds.len() < before, "an owner lost a lock that it did not hold")
     }
 
-    /// A refusal is right only if somebody is ahead or there is no room.
+    /// A refusal is correct only if there are waiters ahead or no free permits.
     pub(super) fn judge_refusal(&self, request: &AcquireRequest) -> Verdict {
         let ahead = self.queue.iter().take_while(|waiting| waiting.entry != request.entry).count();
         let permits = request.shape.permits();
@@ -118,8 +118,8 @@ impl Account {
     }
 
     pub(super) fn wait(&mut self, request: &AcquireRequest, alive_until: Moment) {
-        let place = self.queue.iter_mut().find(|waiting| waiting.entry == request.entry);
-        match place {
+        let waiting = self.queue.iter_mut().find(|waiting| waiting.entry == request.entry);
+        match waiting {
             Some(waiting) => waiting.alive_until = waiting.alive_until.max(alive_until),
             None => self.queue.push(Waiting {
                 entry: request.entry,

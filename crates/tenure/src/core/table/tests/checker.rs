@@ -1,5 +1,5 @@
-//! The judge: it keeps its own account of who may believe to hold what, from outcomes and
-//! wake-ups alone, and says which promise a table broke.
+//! The checker: it keeps its own account of every lock, from outcomes and wake-ups alone, and reports which
+//! promise a table broke.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,8 +39,7 @@ impl<S: Subject> Default for Checker<S> {
 }
 
 impl<S: Subject> Checker<S> {
-    /// Performs an operation, judges its outcome, performs it again, and judges that nothing
-    /// more has happened.
+    /// Performs an operation, checks its outcome, performs it again, and checks that nothing has changed.
     pub(super) fn perform(&mut self, operation: &Operation) -> Verdict {
         self.forget_ended();
         match *operation {
@@ -116,7 +115,7 @@ impl<S: Subject> Checker<S> {
                     hold.enter(entry.number);
                     hold.until = hold.until.max(until);
                 } else {
-                    ensure(account.queue.is_empty(), "I10: overtook those who wait")?;
+                    ensure(account.queue.is_empty(), "I10: overtook the waiters")?;
                     account.hold(Hold::new(
                         request.entry,
                         request.shape.permits(),
@@ -157,7 +156,7 @@ impl<S: Subject> Checker<S> {
                 ensure(outcome == Renewed::Extended, "a holder was refused its renewal")?;
                 hold.until = hold.until.max(until);
             }
-            None => ensure(outcome == Renewed::NotHeld, "I3: renewed what was not held")?,
+            None => ensure(outcome == Renewed::NotHeld, "I3: renewed a lock that was not held")?,
         }
         self.check_repeats(lock, |subject, now, effects| {
             let again = subject.renew(&renewal, now, effects);
@@ -172,7 +171,7 @@ impl<S: Subject> Checker<S> {
         // The entry may have been waiting, and be served, with the owner's other entries, before
         // it is released in the same step.
         let is_served = |(_, wakeup): &(ClientId, Wakeup)| matches!(wakeup, Wakeup::Granted { entry: it, .. } if it.owner == entry.owner);
-        let after = effects.iter().rposition(is_served).map_or(0, |place| place + 1);
+        let after = effects.iter().rposition(is_served).map_or(0, |index| index + 1);
         let later = effects.split_off(after);
         self.hear(lock, effects)?;
         let account = self.accounts.entry(lock).or_default();
@@ -188,7 +187,7 @@ impl<S: Subject> Checker<S> {
             Some(remaining) => ReleaseOutcome::Released { remaining },
             None => ReleaseOutcome::NotHeld,
         };
-        ensure(outcome == expected, "I3: released what was not held, or did not what was")?;
+        ensure(outcome == expected, "I3: released a lock that was not held, or not one that was")?;
         self.check_repeats(lock, |subject, now, effects| {
             let again = subject.release(request, now, effects);
             let expected = if keep == 0 { ReleaseOutcome::NotHeld } else { again };
@@ -226,17 +225,17 @@ impl<S: Subject> Checker<S> {
         let is_meant = |hold: &&Hold| expected.is_none_or(|owner| hold.owner == owner);
         let account = self.accounts.entry(lock).or_default();
         let meant: Vec<_> = account.holds.iter().filter(is_meant).map(|hold| hold.owner).collect();
-        let told = effects.iter().filter(|(_, it)| matches!(it, Wakeup::Lost { .. })).count();
+        let notified = effects.iter().filter(|(_, it)| matches!(it, Wakeup::Lost { .. })).count();
         self.hear(lock, effects)?;
         let taken = match outcome {
             ForceOutcome::Released(owners) => owners,
             ForceOutcome::NotHeld => Vec::new(),
         };
-        ensure(taken.len() == told, "not exactly those who lost it were told")?;
+        ensure(taken.len() == notified, "not exactly the former holders were notified")?;
         ensure(meant.iter().all(|owner| taken.contains(owner)), "a holder was not forced out")
     }
 
-    /// Takes the wake-ups into account: each must be for the first live waiter (I10).
+    /// Applies the wake-ups: each must be for the first live waiter (I10).
     fn hear(&mut self, lock: Lock, effects: Effects) -> Verdict {
         let now = self.now.clock;
         for (_, wakeup) in effects {
@@ -249,7 +248,7 @@ impl<S: Subject> Checker<S> {
                 }
                 Wakeup::Sooner { entry, .. } => {
                     let first = account.queue.first().map(|waiting| waiting.entry);
-                    ensure(first == Some(entry), "not the first in the queue was told")?;
+                    ensure(first == Some(entry), "another than the first waiter was notified")?;
                     continue;
                 }
                 Wakeup::Missed => continue,
@@ -258,16 +257,16 @@ impl<S: Subject> Checker<S> {
             if let Some(hold) = account.hold_of(entry.owner) {
                 ensure(
                     hold.fence == grant.fence,
-                    "I4: an entry that came along has another fence",
+                    "I4: another entry of the owner has another fence",
                 )?;
                 hold.enter(entry.number);
                 account.queue.retain(|waiting| waiting.entry != entry);
                 continue;
             }
             account.bury_dead(now);
-            ensure(!account.queue.is_empty(), "a grant for nobody")?;
+            ensure(!account.queue.is_empty(), "a grant without a waiter")?;
             let first = account.queue.remove(0);
-            ensure(first.entry == entry, "I10: not the first in the queue was served")?;
+            ensure(first.entry == entry, "I10: another than the first waiter was served")?;
             account.hold(Hold::new(entry, first.permits, until, &grant))?;
             self.check_fence(&grant)?;
         }
@@ -282,7 +281,7 @@ impl<S: Subject> Checker<S> {
         Ok(())
     }
 
-    /// Performs the same once more at the same moment: nothing may change.
+    /// Performs the same again at the same moment: nothing may change.
     fn check_repeats(
         &mut self,
         lock: Lock,
@@ -294,7 +293,7 @@ impl<S: Subject> Checker<S> {
         again(&mut self.subject, self.now, &mut effects)?;
         let after = self.subject.table().inspect(&name, self.now, &mut effects);
         ensure(before == after, "I5: sent twice, it acted twice")?;
-        ensure(effects.is_empty(), "I5: sent twice, it woke somebody twice")
+        ensure(effects.is_empty(), "I5: sent twice, it caused a second wake-up")
     }
 
     fn forget_ended(&mut self) {
@@ -304,14 +303,14 @@ impl<S: Subject> Checker<S> {
         }
     }
 
-    /// Some owners enter once, others again and again.
+    /// Some owners enter once, others repeatedly.
     fn entry(&self, owner: u8, number: u8) -> Entry {
         let number = if owner.is_multiple_of(2) { 0 } else { number + 1 };
         Entry { owner: self.owners[usize::from(owner)], number: number.into() }
     }
 }
 
-/// The same grant or the same kind of refusal; where one stands may be told more exactly.
+/// The same grant or the same kind of refusal; a standing may be more exact the second time.
 fn same_answer(one: &Acquired, other: &Acquired) -> bool {
     match (one, other) {
         (Acquired::Granted(one), Acquired::Granted(other)) => one.fence == other.fence,

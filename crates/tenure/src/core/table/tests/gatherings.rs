@@ -1,4 +1,4 @@
-//! R27: latches and barriers, judged by a model of their own: who is let through, and when.
+//! R27: latches and barriers, checked against a model of their own: which waiters pass, and when.
 
 mod book;
 
@@ -16,7 +16,7 @@ use crate::info::About;
 use crate::owner::{Entry, Owner};
 use book::Book;
 
-/// One latch or barrier, and what is known of it from outcomes and wake-ups.
+/// One latch or barrier, and its state as known from outcomes and wake-ups.
 struct Gathering<S> {
     subject: S,
     lock: Lock,
@@ -41,7 +41,7 @@ impl<S: Subject> Gathering<S> {
 
     fn perform(&mut self, operation: &Operation) -> Verdict {
         if !matches!(operation, Operation::Pass { .. }) {
-            self.book.look(self.now.clock);
+            self.book.settle(self.now.clock);
         }
         match *operation {
             Operation::Acquire { owner, number, lease, queue, .. } => {
@@ -67,10 +67,10 @@ impl<S: Subject> Gathering<S> {
     fn acquire(&mut self, request: &AcquireRequest) -> Verdict {
         let mut effects = Effects::new();
         let outcome = self.subject.acquire(request, self.now, &mut effects);
-        let told = told(&effects)?;
+        let passed = passed(&effects)?;
         match self.lock {
-            Lock::Latch => self.book.judge_latch(request, &outcome, &told, self.now.clock)?,
-            _ => self.book.judge_barrier(request, &outcome, &told, self.now.clock)?,
+            Lock::Latch => self.book.judge_latch(request, &outcome, &passed, self.now.clock)?,
+            _ => self.book.judge_barrier(request, &outcome, &passed, self.now.clock)?,
         }
         self.repeat(|subject, now, effects| {
             let again = subject.acquire(request, now, effects);
@@ -92,20 +92,26 @@ impl<S: Subject> Gathering<S> {
             true => Renewed::Extended,
             false => Renewed::NotHeld,
         };
-        ensure(outcome == expected, "I3: renewed what had ended, or did not what had not")?;
-        ensure(effects.is_empty(), "a renewal let somebody through")?;
+        ensure(outcome == expected, "I3: renewed a lease that had ended, or not one that had not")?;
+        ensure(effects.is_empty(), "a renewal opened it")?;
         self.repeat(|subject, now, effects| {
-            ensure(subject.renew(&renewal, now, effects) == outcome, "I5: renewed otherwise")
+            ensure(
+                subject.renew(&renewal, now, effects) == outcome,
+                "I5: another answer to the same renewal",
+            )
         })
     }
 
     fn release(&mut self, request: &ReleaseRequest) -> Verdict {
         let mut effects = Effects::new();
         let outcome = self.subject.release(request, self.now, &mut effects);
-        ensure(effects.is_empty(), "a release let somebody through")?;
+        ensure(effects.is_empty(), "a release opened it")?;
         let is_released = outcome != ReleaseOutcome::NotHeld;
         let was_held = self.book.release(request, is_released, self.now.clock);
-        ensure(is_released == was_held, "I3: released what was not held, or did not what was")?;
+        ensure(
+            is_released == was_held,
+            "I3: released a lock that was not held, or not one that was",
+        )?;
         self.repeat(|subject, now, effects| {
             let again = subject.release(request, now, effects);
             ensure(request.keep > 0 || again == ReleaseOutcome::NotHeld, "I5: released twice")
@@ -116,7 +122,7 @@ impl<S: Subject> Gathering<S> {
         let request = CancelRequest { name: self.name(), entry };
         let mut effects = Effects::new();
         self.subject.table().cancel(&request, self.now, &mut effects);
-        ensure(effects.is_empty(), "a cancel let somebody through")?;
+        ensure(effects.is_empty(), "a cancel opened it")?;
         self.book.cancel(ReleaseRequest::new(request.name.clone(), entry), self.now.clock);
         self.repeat(|subject, now, effects| {
             subject.table().cancel(&request, now, effects);
@@ -132,18 +138,18 @@ impl<S: Subject> Gathering<S> {
         self.subject.table().force_release(&request, self.now, &mut effects);
         let taken = self.book.force(expected);
         let all_lost = effects.iter().all(|(_, it)| matches!(it, Wakeup::Lost { .. }));
-        ensure(all_lost && effects.len() == taken, "not exactly those who lost it were told")?;
+        ensure(all_lost && effects.len() == taken, "not exactly the former holders were notified")?;
         self.repeat(|_, _, _| Ok(()))
     }
 
-    /// Performs the same once more at the same moment: nothing may change, and nobody be told.
+    /// Performs the same again at the same moment: nothing may change, and no wake-up follow.
     fn repeat(&mut self, again: impl FnOnce(&mut S, Now, &mut Effects) -> Verdict) -> Verdict {
         let (name, mut effects) = (self.name(), Effects::new());
         let before = self.subject.table().inspect(&name, self.now, &mut effects);
         again(&mut self.subject, self.now, &mut effects)?;
         let after = self.subject.table().inspect(&name, self.now, &mut effects);
         ensure(before == after, "I5: sent twice, it acted twice")?;
-        ensure(effects.is_empty(), "I5: somebody was told twice")
+        ensure(effects.is_empty(), "I5: sent twice, it caused a second wake-up")
     }
 
     fn request(&self, owner: u8, number: u8, lease: u16, queue: Option<Queue>) -> AcquireRequest {
@@ -166,18 +172,18 @@ impl<S: Subject> Gathering<S> {
         LockName::new(self.lock.name()).unwrap()
     }
 
-    /// Some owners enter once, others again and again.
+    /// Some owners enter once, others repeatedly.
     fn entry(&self, owner: u8, number: u8) -> Entry {
         let number = if owner.is_multiple_of(2) { 0 } else { number + 1 };
         Entry { owner: self.owners[usize::from(owner)], number: number.into() }
     }
 }
 
-/// Those who were let through, in order.
-fn told(effects: &Effects) -> Verdict<Vec<(Entry, std::time::Duration)>> {
+/// The entries that have passed, in order.
+fn passed(effects: &Effects) -> Verdict<Vec<(Entry, std::time::Duration)>> {
     let entry = |(_, wakeup): &(ClientId, Wakeup)| match wakeup {
         Wakeup::Granted { entry, grant, .. } => Ok((*entry, grant.lease)),
-        other => Err(format!("told something else: {other:?}")),
+        other => Err(format!("an unexpected wake-up: {other:?}")),
     };
     effects.iter().map(entry).collect()
 }
@@ -196,13 +202,13 @@ fn fewer() -> Config {
 proptest! {
     #![proptest_config(fewer())]
 
-    /// I1, I5, R27: a latch lets waiters through exactly while as many have arrived as it counts.
+    /// I1, I5, R27: waiters pass a latch exactly while it is counted down.
     #[test]
     fn a_latch_is_open_exactly_while_it_is_counted_down(operations in operations()) {
         judge_gathering::<Table>(Lock::Latch, &operations).map_err(TestCaseError::fail)?;
     }
 
-    /// I1, I5, I10, R27: a barrier opens exactly when as many live parties are there as it says.
+    /// I1, I5, I10, R27: a barrier opens exactly when it has as many live parties as its limit.
     #[test]
     fn a_barrier_opens_exactly_when_all_are_there(operations in operations()) {
         judge_gathering::<Table>(Lock::Barrier, &operations).map_err(TestCaseError::fail)?;

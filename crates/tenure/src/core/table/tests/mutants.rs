@@ -1,4 +1,4 @@
-//! Tables that are wrong on purpose, each as locks in the wild have been wrong.
+//! Tables that are wrong on purpose, each with a bug of locks in the wild.
 
 use super::*;
 use crate::core::fence::Fence;
@@ -15,7 +15,7 @@ macro_rules! mutant {
 }
 
 mutant! {
-    /// `DEL key`, whoever asks.
+    /// `DEL key`, for any caller.
     AnyoneReleases
 }
 
@@ -45,7 +45,7 @@ impl Subject for AnyoneReleases {
 }
 
 mutant! {
-    /// `SET key owner PX lease`, to renew what may be gone.
+    /// `SET key owner PX lease`, to renew a lock that may have ended.
     RenewalRecreates
 }
 
@@ -61,7 +61,7 @@ impl Subject for RenewalRecreates {
 }
 
 mutant! {
-    /// Looks first and writes later, so that one more slips in.
+    /// Checks first and writes later, so that one holder too many gets in.
     OneTooMany
 }
 
@@ -100,7 +100,7 @@ impl Subject for FenceFromCalendar {
     }
 }
 
-/// `HINCRBY`, once more for every time it is sent.
+/// `HINCRBY`, which counts every time it is sent.
 #[derive(Default)]
 pub(crate) struct CountsTwice {
     table: Table,
@@ -121,7 +121,7 @@ impl Subject for CountsTwice {
 }
 
 mutant! {
-    /// Serves the second in the queue.
+    /// Serves the second waiter.
     SkipsTheHead
 }
 
@@ -169,7 +169,7 @@ impl Subject for OpensEarly {
 }
 
 mutant! {
-    /// A waiter is there for good, also when it has not been heard of for long.
+    /// A waiter never expires, even without a heartbeat.
     CountsTheDead
 }
 

@@ -1,19 +1,19 @@
-//! Who has arrived, who waits, and what that means for the next.
+//! The model: which owners have arrived, which wait, and what follows for the next request.
 
 use super::*;
 
 #[derive(Default)]
 pub(super) struct Book {
-    /// Those who count at a latch, or have gone through a barrier and may ask again.
+    /// Owners that count at a latch, or have passed a barrier and may ask again.
     stays: Vec<Stay>,
-    /// Those whose lease has ended since anyone looked: who is not waited for may still leave.
+    /// Owners whose lease has ended since the last operation: without waiters, they may still release.
     ended: Vec<Stay>,
     queue: Vec<Waiting>,
 }
 
 struct Stay {
     owner: Owner,
-    /// None: it has left, and lingers.
+    /// Empty: it has left, and lingers.
     numbers: Vec<u64>,
     permits: u32,
     until: Moment,
@@ -25,26 +25,25 @@ struct Waiting {
 }
 
 impl Book {
-    /// Ended leases go, and so do the dead at the head of the queue. One behind a live waiter may
-    /// still ask again in its place.
-    pub(super) fn look(&mut self, now: Moment) {
+    /// Removes ended leases, and dead waiters at the head of the queue. A dead waiter behind a live one may
+    /// still ask again and keep its position.
+    pub(super) fn settle(&mut self, now: Moment) {
         self.ended = self.stays.extract_if(.., |stay| stay.until <= now).collect();
         let dead = self.queue.iter().take_while(|waiting| waiting.alive_until <= now).count();
         self.queue.drain(..dead);
     }
 
-    /// Who waits is let through exactly when the permits of those who arrived reach the count, and
-    /// nobody is told at any other time.
+    /// Waiters pass exactly when the permits of the arrivals reach the count; there are no other wake-ups.
     pub(super) fn judge_latch(
         &mut self,
         request: &AcquireRequest,
         outcome: &Acquired,
-        told: &[(Entry, std::time::Duration)],
+        passed: &[(Entry, std::time::Duration)],
         now: Moment,
     ) -> Verdict {
         let (count, wanted) = (request.shape.limit(), request.shape.permits());
         if self.is_inside(request.entry.owner) {
-            ensure(told.is_empty(), "I5: who has arrived already let somebody through")?;
+            ensure(passed.is_empty(), "I5: an owner that had arrived opened it again")?;
             return self.judge_again(request, outcome, now);
         }
         if wanted > 0 {
@@ -53,11 +52,11 @@ impl Book {
             if is_new && left > 0 {
                 self.stay(request.entry, wanted.min(left), now + request.lease.duration());
             }
-            ensure(matches!(outcome, Acquired::Granted(_)), "an arrival was kept out")?;
+            ensure(matches!(outcome, Acquired::Granted(_)), "an arrival was refused")?;
         } else {
             self.judge_waiter(request, outcome, now)?;
         }
-        self.judge_opening(self.counted() >= count, told, now)
+        self.judge_opening(self.counted() >= count, passed, now)
     }
 
     fn judge_waiter(
@@ -68,72 +67,72 @@ impl Book {
     ) -> Verdict {
         let is_open = self.counted() >= request.shape.limit();
         let is_let_in = matches!(outcome, Acquired::Granted(_));
-        ensure(is_open || !is_let_in, "I1: let through a latch that was not open")?;
-        ensure(!is_open || is_let_in, "kept out of an open latch")?;
+        ensure(is_open || !is_let_in, "I1: passed a latch that was not open")?;
+        ensure(!is_open || is_let_in, "refused at an open latch")?;
         if is_open { Ok(()) } else { self.judge_queued(request, outcome, now) }
     }
 
-    /// All live waiters are told, each once, in order of arrival; or nobody.
+    /// All live waiters are notified, each once, in order of arrival; or none.
     fn judge_opening(
         &mut self,
         is_open: bool,
-        told: &[(Entry, std::time::Duration)],
+        passed: &[(Entry, std::time::Duration)],
         now: Moment,
     ) -> Verdict {
         if !is_open {
-            return ensure(told.is_empty(), "I1: somebody was let through too early");
+            return ensure(passed.is_empty(), "I1: a waiter passed too early");
         }
         let waiting = std::mem::take(&mut self.queue).into_iter();
         let living = waiting.filter(|waiting| waiting.alive_until > now).map(|it| it.entry);
-        let is_right = living.eq(told.iter().map(|(entry, _)| *entry));
-        ensure(is_right, "I10: not exactly those who waited were told, in their order")
+        let is_right = living.eq(passed.iter().map(|(entry, _)| *entry));
+        ensure(is_right, "I10: not exactly the waiters were notified, in their order")
     }
 
-    /// It opens for all who wait and the one who comes, and for nobody else.
+    /// It opens for all waiters and the request, and for no other entry.
     pub(super) fn judge_barrier(
         &mut self,
         request: &AcquireRequest,
         outcome: &Acquired,
-        told: &[(Entry, std::time::Duration)],
+        passed: &[(Entry, std::time::Duration)],
         now: Moment,
     ) -> Verdict {
         let entry = request.entry;
         if self.is_inside(entry.owner) {
-            ensure(told.is_empty(), "I5: who is through already opened it again")?;
+            ensure(passed.is_empty(), "I5: a party that has passed opened it again")?;
             return self.judge_again(request, outcome, now);
         }
         let is_waiting = self.queue.iter().any(|waiting| waiting.entry == entry);
         if is_waiting || request.queue.is_none() {
-            ensure(told.is_empty(), "I1: opened by one who does not come to wait")?;
+            ensure(passed.is_empty(), "I1: opened by a request that does not wait")?;
             return self.judge_queued(request, outcome, now);
         }
         self.queue.retain(|waiting| waiting.alive_until > now);
         if self.queue.len() + 1 < request.shape.limit() as usize {
             let is_let_in = matches!(outcome, Acquired::Granted(_));
-            ensure(!is_let_in && told.is_empty(), "I1: opened before all were there")?;
+            ensure(!is_let_in && passed.is_empty(), "I1: opened before all were there")?;
             return self.judge_queued(request, outcome, now);
         }
-        ensure(matches!(outcome, Acquired::Granted(_)), "the last one was kept out")?;
-        self.let_through(told, now)?;
+        ensure(matches!(outcome, Acquired::Granted(_)), "the last party was refused")?;
+        self.let_through(passed, now)?;
         self.stay(entry, 1, now + request.lease.duration());
         Ok(())
     }
 
-    /// Those of one owner come along with the first of them.
-    fn let_through(&mut self, told: &[(Entry, std::time::Duration)], now: Moment) -> Verdict {
+    /// The entries of one owner pass together with its first one.
+    fn let_through(&mut self, passed: &[(Entry, std::time::Duration)], now: Moment) -> Verdict {
         let mut waiting: Vec<_> = self.queue.drain(..).map(|waiting| waiting.entry).collect();
         let mut expected = Vec::new();
         while !waiting.is_empty() {
             let first = waiting[0];
             expected.extend(waiting.extract_if(.., |entry| entry.owner == first.owner));
         }
-        let is_right = expected.iter().eq(told.iter().map(|(entry, _)| entry));
-        ensure(is_right, "I10: not exactly those who waited were told, in their order")?;
-        told.iter().for_each(|&(entry, lease)| self.stay(entry, 1, now + lease));
+        let is_right = expected.iter().eq(passed.iter().map(|(entry, _)| entry));
+        ensure(is_right, "I10: not exactly the waiters were notified, in their order")?;
+        passed.iter().for_each(|&(entry, lease)| self.stay(entry, 1, now + lease));
         Ok(())
     }
 
-    /// Who is inside is told so, whatever it asks for, and is not counted again.
+    /// An owner that is inside gets its grant again, whatever it requests, and is not counted again.
     fn judge_again(
         &mut self,
         request: &AcquireRequest,
@@ -141,7 +140,7 @@ impl Book {
         now: Moment,
     ) -> Verdict {
         let Entry { owner, number } = request.entry;
-        ensure(matches!(outcome, Acquired::Granted(_)), "I5: asked again, and was kept out")?;
+        ensure(matches!(outcome, Acquired::Granted(_)), "I5: asked again, and was refused")?;
         self.queue.retain(|waiting| waiting.entry != request.entry);
         self.extend(owner, now + request.lease.duration());
         if let Some(stay) = self.inside(owner).filter(|stay| !stay.numbers.contains(&number)) {
@@ -156,17 +155,17 @@ impl Book {
         outcome: &Acquired,
         now: Moment,
     ) -> Verdict {
-        let place = self.queue.iter_mut().find(|waiting| waiting.entry == request.entry);
-        let waits = place.is_some() || request.queue.is_some();
+        let waiting = self.queue.iter_mut().find(|waiting| waiting.entry == request.entry);
+        let waits = waiting.is_some() || request.queue.is_some();
         let is_right = match outcome {
             Acquired::Queued(_) => waits,
             Acquired::Busy => !waits,
             _ => false,
         };
-        ensure(is_right, "I1: let through, or neither queued nor refused")?;
+        ensure(is_right, "I1: passed, or neither queued nor refused")?;
         let Some(queueing) = request.queue else { return Ok(()) };
         let alive_until = now + queueing.heartbeat;
-        match place {
+        match waiting {
             Some(waiting) => waiting.alive_until = waiting.alive_until.max(alive_until),
             None => self.queue.push(Waiting { entry: request.entry, alive_until }),
         }
@@ -178,7 +177,7 @@ impl Book {
         stay.map(|stay| stay.until = stay.until.max(until)).is_some()
     }
 
-    /// Ends an entry, or gives back permits; whether there was such an entry.
+    /// Ends an entry, or gives back permits. Returns whether there was such an entry.
     pub(super) fn release(
         &mut self,
         request: &ReleaseRequest,
@@ -214,7 +213,7 @@ impl Book {
         }
     }
 
-    /// Takes it from all, or from one; how many lost it.
+    /// Takes it from all owners, or from one. Returns how many lost it.
     pub(super) fn force(&mut self, expected: Option<Owner>) -> usize {
         let is_meant = |stay: &mut Stay| expected.is_none_or(|owner| stay.owner == owner);
         self.stays.extract_if(.., is_meant).count()
