@@ -1,6 +1,6 @@
-//! The figures: what Tenure costs, measured, each with its goal.
+//! The benchmarks of Tenure, each with its goal.
 //!
-//! `cargo xtask bench` runs this. Every figure is measured in a process of its own, several times;
+//! `cargo xtask bench` runs this. Every benchmark is measured in a process of its own, several times;
 //! the median is reported, with the spread between the lowest and the highest.
 
 mod benchmarks {
@@ -30,7 +30,7 @@ use benchmarks::{
 };
 use clap::Parser;
 
-/// All figures, in the order in which they are measured.
+/// All benchmarks, in the order in which they run.
 const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         name: "memory_pair",
@@ -289,22 +289,22 @@ const BENCHMARKS: &[Benchmark] = &[
 /// Measures Tenure.
 #[derive(Parser)]
 struct Arguments {
-    /// Only these figures
+    /// Only these benchmarks
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     only: Vec<String>,
-    /// Also write the figures to FILE as JSON
+    /// Also write the results to FILE as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Say which figures there are
+    /// List the benchmarks
     #[arg(long)]
     list: bool,
-    /// Print the measurements of one figure, in this process
+    /// Print the measurements of one benchmark, in this process
     #[arg(long, hide = true)]
     measure: Option<String>,
-    /// Be a child of a measurement: its role, the server, and what it shares
+    /// Run as a child of a measurement: its role, the server, and the shared file
     #[arg(long, hide = true, num_args = 3)]
     child: Vec<String>,
-    /// Given by cargo
+    /// Passed by cargo
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -340,7 +340,7 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<(), String> {
     let unknown = arguments.only.iter().find(|name| BENCHMARKS.iter().all(|it| it.name != **name));
     if let Some(name) = unknown {
-        return Err(format!("there is no benchmark `{name}`; --list tells which there are"));
+        return Err(format!("there is no benchmark `{name}`; --list shows all"));
     }
     let is_wanted = |benchmark: &&Benchmark| {
         arguments.only.is_empty() || arguments.only.iter().any(|name| name == benchmark.name)
@@ -357,7 +357,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     }
 }
 
-/// Measures in a new process, so that no figure depends on what ran before it.
+/// Measures in a new process, so that no result depends on an earlier benchmark.
 fn measure_apart(benchmark: &Benchmark) -> Result<Vec<f64>, String> {
     let failed = |why: String| format!("{} could not be measured: {why}", benchmark.name);
     let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;

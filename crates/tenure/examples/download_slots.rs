@@ -1,4 +1,4 @@
-//! Ten downloads, three at a time; then a fourth slot is opened while they run.
+//! Ten downloads, three at a time; a fourth slot is added while they run.
 //!
 //! `cargo run --example download_slots`
 
@@ -15,7 +15,7 @@ fn main() -> Result<(), Error> {
     let tenure = Tenure::memory()?;
     std::thread::scope(|scope| {
         let workers = (0..10).map(|number| {
-            // The last ones know of a fourth slot; from then on there are four for all.
+            // The last ones request a limit of four, which then holds for all.
             let slots = tenure.semaphore("downloads", if number < 7 { 3 } else { 4 }).blocking();
             scope.spawn(move || {
                 let slot = slots.acquire()?;

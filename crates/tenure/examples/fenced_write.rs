@@ -1,11 +1,11 @@
-//! A write that a newer holder of the lock can refuse: the fence goes along with it.
+//! A write with a fence, which the data refuses if a newer holder has written.
 //!
 //! `cargo run --example fenced_write`
 
 use tenure::fenced::Gate;
 use tenure::{Error, Fence, Tenure};
 
-/// Data that knows the highest fence it was written with.
+/// Data that stores the highest fence it was written with.
 struct Stock {
     gate: Gate,
 }

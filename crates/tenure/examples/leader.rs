@@ -1,4 +1,4 @@
-//! Two nodes, one leader; when it resigns, the other follows, and an observer is told.
+//! Two nodes, one leader; when it resigns, the other one leads, and an observer sees the change.
 //!
 //! `cargo run --example leader`
 

@@ -1,4 +1,4 @@
-//! Work that stops when the lock is lost, before anyone else gets it.
+//! Work that stops when the lock is lost, before another holder gets it.
 //!
 //! `cargo run --example protected_work`
 
@@ -14,7 +14,7 @@ fn main() -> Result<(), Error> {
         let guard = lock.acquire_within(Duration::from_secs(5)).await?;
         println!("held by {}", lock.inspect().await?.holders[0].about);
 
-        // An operator takes it away while we work.
+        // An operator takes the lock away during the work.
         let work = async {
             lock.force_release("to show what happens").await?;
             std::future::pending::<Result<(), Error>>().await

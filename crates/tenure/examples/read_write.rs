@@ -1,4 +1,4 @@
-//! Many read, one writes, and the writer goes on reading without letting another writer in between.
+//! Many readers, one writer, and a writer that downgrades to a reader without another writer in between.
 //!
 //! `cargo run --example read_write`
 
@@ -14,7 +14,7 @@ async fn run() -> Result<(), Error> {
 
     let writer = config.write().await?;
     println!(
-        "one writes with fence {}; nobody reads: {}",
+        "one writer with fence {}; no reader: {}",
         writer.fence(),
         config.try_read().await?.is_none()
     );

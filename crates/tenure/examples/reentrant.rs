@@ -1,4 +1,4 @@
-//! A lock that a function and the functions it calls can all take, on threads.
+//! A re-entrant lock, which a function and the functions it calls can all acquire, on threads.
 //!
 //! `cargo run --example reentrant`
 

@@ -1,4 +1,4 @@
-//! Two accounts locked together, by people who name them in different orders: no deadlock.
+//! Two accounts locked together, by callers that name them in different orders: no deadlock.
 //!
 //! `cargo run --example transfer`
 

@@ -17,7 +17,7 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Waits until so many stand in the queue of "x"; long enough, and not for ever.
+/// Waits until the queue of "x" has this many waiters; panics after a long time.
 fn until_waiting(tenure: &Tenure, count: usize) {
     let started = Instant::now();
     while block_on(tenure.lock("x").inspect()).unwrap().waiting != count {
@@ -30,7 +30,7 @@ fn join<T>(threads: Vec<JoinHandle<T>>) -> Vec<T> {
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
-/// I1, R27: many threads read and write; a writer is alone.
+/// I1, R27: many threads read and write; a writer excludes all others.
 #[test]
 fn threads_read_together_and_write_alone() {
     let tenure = Tenure::memory().unwrap();
@@ -48,7 +48,7 @@ fn threads_read_together_and_write_alone() {
                 } else {
                     let _read = lock.read().unwrap();
                     let seen = value.0.load(Ordering::SeqCst);
-                    assert_eq!(value.1.load(Ordering::SeqCst), seen, "somebody writes");
+                    assert_eq!(value.1.load(Ordering::SeqCst), seen, "there is a writer");
                 }
             }
         })
@@ -144,7 +144,7 @@ fn threads_wait_for_a_latch() {
     assert_eq!(latch.inspect().unwrap().kind, Some(Kind::Latch));
 }
 
-/// R27: the same threads meet again and again, and none is a round ahead.
+/// R27: the same threads meet repeatedly, and none is a round ahead.
 #[test]
 fn threads_meet_at_a_barrier_again_and_again() {
     let tenure = Tenure::memory().unwrap();

@@ -1,4 +1,4 @@
-//! One suite for every engine: a new engine is a fixture and a line here.
+//! One suite for every engine: a new engine is a fixture and an entry here.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! R15: the fence, checked where the data lives. The oversell case on a real database and a real
-//! server: a holder is stopped past its lease, and then goes on to sell what is sold already.
+//! R15: the fence, checked in the database. The oversell case on a real database and a real server: a
+//! holder is stopped past its lease, and then tries to sell an item that is sold already.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use tenure::fenced::{REDIS_SET, SQL_CHECK, SQL_SET};
 use tenure::{Fence, Tenure, blocking::block_on};
 use tenure_testkit::{Server, resp::Reply};
 
-/// The fences of a holder that lost the lock, and of the one that has it now.
+/// The fences of a holder that lost the lock, and of its current holder.
 fn overtaken_and_current() -> (Fence, Fence) {
     let tenure = Tenure::memory().unwrap();
     let lock = tenure.lock("stock").fixed_lease(Duration::from_millis(20));

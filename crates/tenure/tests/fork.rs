@@ -1,4 +1,4 @@
-//! Forked children: a copy of the memory, and no right to what the parent holds (I1, I3).
+//! Forked children: a copy of the memory, and none of the parent's locks (I1, I3).
 
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -16,10 +16,10 @@ use tenure::blocking::block_on;
 use tenure::{Error, Owner, Released, Tenure, WhyLost};
 use tenure_testkit::Server;
 
-/// Where the part of a test that forks finds its store.
+/// The store of the process that forks.
 const URL: &str = "TENURE_TEST_FORK_URL";
 
-/// Runs a part of this program in a process of its own, which forks.
+/// Runs an ignored test of this program in a process of its own, which forks.
 fn run(test: &str, url: &str) {
     let mut program = this_program();
     program.env(URL, url);
@@ -43,7 +43,7 @@ fn children_that_connect_are_different_owners() {
 #[test]
 #[ignore = "run by another test"]
 fn children_connect() {
-    // The parent has made owners, too: its children go on from there.
+    // The parent has made owners, too: its children continue from its counter.
     let of_parent = [Owner::new(), Owner::of_thread()];
     let acquire = |is_first| {
         move || {
@@ -62,7 +62,7 @@ fn children_connect() {
     println!("all is well");
 }
 
-/// I3: a child that uses what it has inherited is refused, and what it drops is the parent's still.
+/// I3: a child that uses an inherited client gets an error, and a guard that it drops stays the parent's.
 #[test]
 fn a_child_touches_nothing_of_its_parent() {
     let server = Server::start();
@@ -104,7 +104,7 @@ fn child_touches_nothing() {
     in_the_parent(parents, mine);
 }
 
-/// I3: a child that the C library does not know of is noticed, too.
+/// I3: a child that the C library does not know of is detected, too.
 #[test]
 fn a_child_of_a_bare_system_call_is_noticed() {
     run("child_of_system_call", "memory:");
@@ -127,7 +127,7 @@ fn child_of_system_call() {
 
 fn in_the_parent(parents: (Tenure, [tenure::Guard; 4]), fences: [tenure::Fence; 2]) {
     let (tenure, guards) = parents;
-    // The connection is its own, and in order.
+    // The connection is its own, and works.
     for (guard, fence) in guards.iter().zip(fences) {
         let info = block_on(tenure.lock(guard.name()).inspect()).unwrap();
         assert_eq!(info.holders[0].fence, fence);

@@ -1,4 +1,4 @@
-//! What a health check and the metrics tell of the connections to a server (R21).
+//! The health check and the metrics of the connections to a server (R21).
 
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -20,7 +20,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     seen.await.unwrap_or_else(|_| panic!("never {what}"));
 }
 
-#[expect(clippy::disallowed_methods, reason = "the test looks again and again")]
+#[expect(clippy::disallowed_methods, reason = "the test polls")]
 async fn pause() {
     tokio::time::sleep(Duration::from_millis(5)).await;
 }
@@ -41,9 +41,9 @@ fn gauges(metrics: &Snapshotter) -> Vec<f64> {
     LINKS.iter().map(|link| gauge(link).unwrap_or(f64::NAN)).collect()
 }
 
-/// R21: a server that is gone, and one that is there again, are told of every link.
+/// R21: a server that ends and returns is reported for every link.
 #[tokio::test]
-async fn a_lost_server_is_told_and_so_is_its_return() {
+async fn a_lost_server_is_reported_and_so_is_its_return() {
     let recorder = DebuggingRecorder::new();
     let metrics = recorder.snapshotter();
     recorder.install().unwrap();

@@ -1,5 +1,5 @@
-//! What the metrics tell (R21): how acquires ended and how long they waited, how long locks were held,
-//! renewals and losses.
+//! Metrics (R21): the outcome of acquires and how long they waited, how long locks were held, renewals and
+//! losses.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,7 +23,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Adds what was recorded since the last time.
+    /// Adds the values recorded since the last call.
     fn look(&mut self, metrics: &Snapshotter) {
         for (key, _, _, value) in metrics.snapshot().into_vec() {
             let labels = key.key().labels().map(|label| format!(" {}", label.value()));
@@ -45,7 +45,7 @@ impl Seen {
 }
 
 #[tokio::test]
-async fn metrics_tell_what_became_of_locks() {
+async fn metrics_report_the_outcome_of_locks() {
     let recorder = DebuggingRecorder::new();
     let metrics = recorder.snapshotter();
     recorder.install().unwrap();
@@ -64,8 +64,12 @@ async fn metrics_tell_what_became_of_locks() {
 
     let mut seen = Seen::default();
     seen.look(&metrics);
-    let told = |name: &str| seen.count(&format!("tenure_acquires_total {name}"));
-    assert_eq!((told("acquired"), told("busy"), told("timed_out")), (2, 2, 1), "{seen:?}");
+    let acquires = |name: &str| seen.count(&format!("tenure_acquires_total {name}"));
+    assert_eq!(
+        (acquires("acquired"), acquires("busy"), acquires("timed_out")),
+        (2, 2, 1),
+        "{seen:?}"
+    );
     assert!(seen.count("tenure_renewals_total extended") >= 1, "{seen:?}");
     assert_eq!(seen.count("tenure_losses_total"), 1, "{seen:?}");
     let waits = &seen.values["tenure_wait_seconds"];

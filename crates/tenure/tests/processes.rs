@@ -31,10 +31,10 @@ fn a_killed_holder_frees_its_lock_when_its_lease_ends() {
     drop(block_on(tenure.lock("x").acquire_within(Duration::from_secs(5))).unwrap());
 }
 
-/// I3, I9, R26: stopped past its lease, a process learns at once that it lost the lock, and takes
-/// nothing away from the one who has it now.
+/// I3, I9, R26: a process that was stopped past its lease learns at once that it lost the lock, and does not
+/// affect the current holder.
 #[test]
-fn a_stopped_holder_learns_its_loss_and_harms_nobody() {
+fn a_stopped_holder_learns_its_loss_and_harms_no_other() {
     let server = Server::start();
     let tenure = connect(&server);
     let mut other = start(&server, "lock");
@@ -50,7 +50,7 @@ fn a_stopped_holder_learns_its_loss_and_harms_nobody() {
     assert_eq!(block_on(guard.release()).unwrap(), Released::Now);
 }
 
-/// R12, I7: waiters that are killed are passed over as soon as the server knows.
+/// R12, I7: waiters that are killed are skipped as soon as the server knows.
 #[test]
 fn killed_waiters_do_not_hold_up_the_queue() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! No runtime is needed, and any will do.
+//! No runtime is required, and any works.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -48,7 +48,7 @@ fn a_guard_outlives_its_runtime() {
     drop(runtime);
     let waiter = tenure.lock("x").blocking();
     let error = waiter.acquire_within(3 * lease).unwrap_err();
-    assert!(matches!(error, tenure::Error::TimedOut { .. }), "renewed all the same: {error:?}");
+    assert!(matches!(error, tenure::Error::TimedOut { .. }), "renewed nevertheless: {error:?}");
     drop(guard);
     drop(waiter.acquire_within(Duration::from_secs(20)).unwrap());
 }
@@ -71,7 +71,7 @@ fn a_thread_enters_again_and_keeps_others_out() {
     assert!(lock.inspect().unwrap().is_free());
 }
 
-/// Many threads of the blocking mirror wait in line.
+/// Many threads of the blocking mirror wait in the queue.
 #[test]
 fn threads_wait_for_their_turn() {
     let tenure = Tenure::memory().unwrap();

@@ -1,7 +1,7 @@
-//! Metrics and events go to code that is not Tenure's, and so do wake-ups. What it does wrong is its
-//! own: it panics, it asks for the client's health, and locks go on.
+//! Metrics, events and wake-ups go to foreign code. It may panic or ask for the client's health, and locks
+//! are not affected.
 //!
-//! The sinks are those of the whole process, so this is a program of its own.
+//! The sinks are global to the process, so this is a program of its own.
 
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -19,10 +19,10 @@ use tracing::span;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// How often a sink was called, and whether it panics when it is.
+/// How often a sink was called, and whether it panics.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 static PANICS: AtomicBool = AtomicBool::new(false);
-/// The client whose health a sink asks for.
+/// The client whose health a sink reads.
 static ASKED: Mutex<Option<Tenure>> = Mutex::new(None);
 
 /// What each sink does.
@@ -97,13 +97,13 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
     seen.await.unwrap_or_else(|_| panic!("never {what}"));
 }
 
-#[expect(clippy::disallowed_methods, reason = "the test looks again and again")]
+#[expect(clippy::disallowed_methods, reason = "the test polls")]
 async fn pause() {
     tokio::time::sleep(Duration::from_millis(5)).await;
 }
 
-/// I9: a server goes and comes back while every sink panics, and asks for the health of the client. The
-/// health tells of it, locks are renewed, acquired and released.
+/// I9: a server ends and returns while every sink panics and reads the health of the client. The health
+/// reports it, and locks are renewed, acquired and released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sinks_that_panic_and_ask_harm_nothing() {
     install();
@@ -117,7 +117,7 @@ async fn sinks_that_panic_and_ask_harm_nothing() {
     until("down", || tenure.health().links.iter().all(|link| !link.is_up)).await;
     server.restart();
     until("well again", || tenure.health().is_well()).await;
-    assert!(CALLS.load(SeqCst) > before + 6, "each link was told to go, and to come");
+    assert!(CALLS.load(SeqCst) > before + 6, "each link was reported down and up");
     let next = tokio::time::timeout(LONG, tenure.lock("y").acquire()).await.expect("it answers");
     assert_eq!(next.unwrap().release().await.unwrap(), Released::Now);
     guard.ensure_held().unwrap();
@@ -136,10 +136,10 @@ impl Wake for Trap {
     }
 }
 
-/// I7: a task of a foreign executor, whose waker panics, awaits an answer. It is the I/O thread that
-/// wakes it. Others get their answers all the same.
+/// I7: a task of a foreign executor, whose waker panics, awaits an answer. The I/O thread wakes it. Other
+/// tasks still get their answers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waker_that_panics_harms_nobody_else() {
+async fn a_waker_that_panics_harms_no_other_task() {
     let server = Server::start();
     let tenure = Tenure::connect(&server.url()).await.unwrap();
     for round in 0..5 {

@@ -1,5 +1,5 @@
-//! However long a chain of answers, wake-ups and dropped guards is, the stack stays as it is. A program of its
-//! own, because it leaves no time to others.
+//! However long a chain of answers, wake-ups and dropped guards is, the stack does not grow. A program of its
+//! own, because it uses all cores.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,8 +20,8 @@ use tenure::{Entry, Fence, Lock, LockInfo, LockName, Moment, Tenure};
 const STEPS: usize = 1_000_000;
 const STACK: usize = 256 * 1024;
 
-/// Tasks that wait for a lock, each on the next of some clients. Whoever gets it sends another to wait,
-/// and lets go.
+/// Tasks that wait for a lock, each on the next of some clients. A task that gets it starts another waiter,
+/// and releases.
 struct Relay {
     locks: Vec<Lock>,
     steps: AtomicUsize,
@@ -31,7 +31,7 @@ struct Relay {
 fn wait(relay: &Arc<Relay>, client: usize) {
     let relay = relay.clone();
     inline::spawn(async move {
-        // On a thread of tokio's it would let others run first.
+        // On a thread of tokio's it would yield to others first.
         let acquire = tokio::task::unconstrained(relay.locks[client].acquire());
         let guard = acquire.await.unwrap();
         let step = relay.steps.fetch_add(1, Ordering::SeqCst) + 1;
@@ -49,10 +49,10 @@ fn relay(locks: Vec<Lock>) -> (Arc<Relay>, mpsc::Receiver<()>) {
     (Arc::new(Relay { locks, steps: AtomicUsize::new(0), done }), ended)
 }
 
-/// Begins with a small stack, on which a chain that calls deeper ends soon.
+/// Starts with a small stack, which a chain of nested calls soon overflows.
 fn on_a_small_stack(start: impl FnOnce() + Send + 'static, ended: &mpsc::Receiver<()>) {
     let thread = std::thread::Builder::new().stack_size(STACK).spawn(start).unwrap();
-    ended.recv_timeout(Duration::from_secs(300)).expect("the chain goes on");
+    ended.recv_timeout(Duration::from_secs(300)).expect("the chain continues");
     thread.join().unwrap();
 }
 
@@ -74,9 +74,9 @@ fn clients_that_hand_over_to_each_other_need_no_stack() {
     );
 }
 
-/// I8: a line asks again for those who remain, and is answered at once: granted, and granted again.
+/// I8: a wait group asks again for its remaining tasks, and is answered at once: granted, over and over.
 #[test]
-fn a_line_whose_questions_are_answered_at_once_needs_no_stack() {
+fn a_wait_group_whose_questions_are_answered_at_once_needs_no_stack() {
     let engine = Generous::default();
     let first = engine.first.clone();
     let tenure = Tenure::builder().engine(engine).unwrap();
@@ -94,10 +94,10 @@ fn a_line_whose_questions_are_answered_at_once_needs_no_stack() {
     );
 }
 
-/// Who waits, and how to wake it.
+/// The waiter, and how to wake it.
 type First = (Entry, Weak<dyn Listener>);
 
-/// A store that lets the first one wait, and grants at once whatever it is asked for from then on.
+/// A store that makes the first request wait, and grants all later ones at once.
 #[derive(Default)]
 struct Generous {
     listener: Mutex<Option<Weak<dyn Listener>>>,

@@ -1,4 +1,4 @@
-//! Many tasks at one lock on a machine that has other things to do: engines that answer at once.
+//! Many tasks at one lock on a busy machine: engines that answer at once.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use tokio::runtime;
 
 const TASKS: usize = 64;
 
-/// It takes seconds, and must not take for ever.
+/// It takes seconds, and must not take forever.
 const LONG: Duration = Duration::from_secs(120);
 
 #[test]
@@ -20,7 +20,7 @@ fn many_tasks_at_one_lock_in_memory() {
     stress(&[in_memory()], 3000);
 }
 
-/// Whoever releases finds others waiting in the store, and not only in its own client.
+/// At every release, tasks of other clients wait in the store, too.
 #[test]
 fn many_tasks_of_two_clients_at_one_lock_in_memory() {
     let engine = MemoryEngine::new();
@@ -52,7 +52,7 @@ fn in_folder(folder: &tempfile::TempDir) -> Tenure {
     tenure::blocking::block_on(Tenure::connect(&url)).unwrap()
 }
 
-/// Counts how many are in a section, which is one at most, and how the fences grow.
+/// Counts the tasks in the critical section, which is one at most, and checks that the fences increase.
 #[derive(Default)]
 struct Section {
     inside: AtomicUsize,
@@ -60,9 +60,9 @@ struct Section {
     had: AtomicUsize,
 }
 
-/// I1, I4, I7: 64 tasks of some clients each have so many sections, beside threads that keep all cores
-/// busy. They are never two in one, the fences grow, and each task has all of its own, in bounded time
-/// and on a small stack.
+/// I1, I4, I7: 64 tasks of some clients each enter a critical section many times, beside threads that keep all
+/// cores busy. There are never two in it, the fences increase, and each task finishes, in bounded time and on
+/// a small stack.
 fn stress(clients: &[Tenure], sections: usize) {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let (is_over, section) = (AtomicBool::new(false), Arc::new(Section::default()));
@@ -99,7 +99,7 @@ fn serve_all(clients: &[Tenure], sections: usize, section: &Arc<Section>) -> Res
                         tokio::task::yield_now().await;
                     }
                     section.leave();
-                    // Most are dropped, and some wait for the store.
+                    // Most guards are dropped, and some are released explicitly.
                     if task % 16 == 0 {
                         guard.release().await.unwrap();
                     }

@@ -1,23 +1,23 @@
-//! Callers on names of their own: one alone, and many together beside the best of two peers.
+//! Callers on names of their own: a single one, and many compared with the better of two peers.
 
 use tenure::blocking;
 use tenure_testkit::resp::Connection;
 
 use super::memory::now;
 use super::pairs::{Caller, Clients, Round, runtime};
-use super::redis::{client, is_listened_to, median, ping, server, talk};
+use super::redis::{client, is_verbose, median, ping, server, verbose};
 
 const ROUNDS: usize = 9;
 
-/// How many pairs, or PINGs, are measured one after the other, before it is the other's turn.
+/// How many pairs, or PINGs, are measured in a row before the other is.
 const IN_A_ROW: usize = 100;
 
-/// How often each has its turn in a round. A machine is fast in one second and slow in the next, depending
-/// on which cores the threads sleep on: both should see all of it.
+/// How often each is measured in a round. A machine's speed varies from second to second, depending on the
+/// cores on which the threads sleep: both should see all of it.
 const TURNS: usize = 20;
 
 /// Uncontended acquire and release by one thread, over two PINGs on a plain connection. A PING between two
-/// pairs would keep the threads awake that a pair has to wake, so each has many in a row.
+/// pairs would keep threads awake that a pair has to wake, so each has many in a row.
 pub(crate) fn pair_latency() -> Vec<f64> {
     let server = server();
     let (tenure, mut plain) = (client(&server), server.connect().expect("a connection"));
@@ -29,14 +29,14 @@ pub(crate) fn pair_latency() -> Vec<f64> {
             pings.extend(pings_in_a_row(&mut plain));
         }
         let (pair, two_pings) = (median(pairs), 2.0 * median(pings));
-        talk(&format!("pair {pair:.1} µs, two pings {two_pings:.1} µs"));
+        verbose(&format!("pair {pair:.1} µs, two pings {two_pings:.1} µs"));
         pair / two_pings
     };
     round();
     (0..ROUNDS).map(|_| round()).collect()
 }
 
-/// The same by one task on a runtime of one thread. Whoever listens is also told what the peers need.
+/// The same by one task on a runtime of one thread. In verbose mode it also prints the times of the peers.
 pub(crate) fn pair_latency_tokio() -> Vec<f64> {
     let server = server();
     let runtime = runtime();
@@ -48,17 +48,17 @@ pub(crate) fn pair_latency_tokio() -> Vec<f64> {
         for _ in 0..TURNS {
             pairs.extend(runtime.block_on(pairs_in_a_row(clients.ours(1))));
             pings.extend(pings_in_a_row(&mut plain));
-            if is_listened_to() {
+            if is_verbose() {
                 rslock.extend(runtime.block_on(pairs_in_a_row(clients.rslock(1))));
                 rlock.extend(runtime.block_on(pairs_in_a_row(clients.rlock(1))));
             }
         }
         let two_pings = 2.0 * median(pings);
         let ours = median(pairs) / two_pings;
-        if is_listened_to() {
+        if is_verbose() {
             let (rslock, rlock) = (median(rslock) / two_pings, median(rlock) / two_pings);
             let others = format!("rslock {rslock:.2}, rlock {rlock:.2}");
-            talk(&format!("two pings {two_pings:.1} µs; ours {ours:.2}, {others}"));
+            verbose(&format!("two pings {two_pings:.1} µs; ours {ours:.2}, {others}"));
         }
         ours
     };
@@ -74,7 +74,7 @@ fn pings_in_a_row(plain: &mut Connection) -> Vec<f64> {
     (0..IN_A_ROW).map(|_| ping(plain, 1)).collect()
 }
 
-/// Microseconds of something, done again and again.
+/// Microseconds of an operation, measured repeatedly.
 fn in_a_row(mut work: impl FnMut()) -> Vec<f64> {
     let mut time = || {
         let started = now();
@@ -95,7 +95,7 @@ async fn pairs_in_a_row(mut callers: impl Iterator<Item = impl Caller>) -> Vec<f
     times
 }
 
-/// How often a thread of this process goes to sleep, per pair of one thread that calls.
+/// Voluntary context switches of this process, per pair of one calling thread.
 pub(crate) fn pair_switches() -> Vec<f64> {
     let server = server();
     let tenure = client(&server);
@@ -143,7 +143,7 @@ fn beside_peers(callers: usize) -> Vec<f64> {
         let rslock = Round::of(&runtime, clients.rslock(callers)).pairs_per_second();
         let ours = Round::of(&runtime, clients.ours(callers)).pairs_per_second();
         let rlock = Round::of(&runtime, clients.rlock(callers)).pairs_per_second();
-        talk(&format!("ours {ours:.0}/s, rslock {rslock:.0}/s, rlock {rlock:.0}/s"));
+        verbose(&format!("ours {ours:.0}/s, rslock {rslock:.0}/s, rlock {rlock:.0}/s"));
         ours / rslock.max(rlock)
     };
     round();

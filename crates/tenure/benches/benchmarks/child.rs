@@ -1,4 +1,4 @@
-//! Other processes that take part in a measurement.
+//! Child processes of a measurement.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use tenure::blocking::block_on;
 
 use super::{local, redis_contended};
 
-/// A child that has connected, and waits for the word.
+/// A child that has connected, and waits for the start signal.
 pub(crate) struct Ready {
     child: Child,
     output: BufReader<std::process::ChildStdout>,
@@ -34,7 +34,7 @@ impl Ready {
     }
 
     pub(crate) fn go(&mut self) {
-        self.child.stdin.as_mut().expect("its input").write_all(b"go\n").expect("told");
+        self.child.stdin.as_mut().expect("its input").write_all(b"go\n").expect("started");
     }
 
     pub(crate) fn report(mut self) -> Vec<f64> {
@@ -45,7 +45,7 @@ impl Ready {
     }
 }
 
-/// What a child does.
+/// The body of a child.
 pub(crate) fn be(role: &str, url: &str, shared: &str) {
     if let Some(number) = role.strip_prefix("relay") {
         return redis_contended::relay(number, url, shared);
@@ -53,7 +53,7 @@ pub(crate) fn be(role: &str, url: &str, shared: &str) {
     let tenure = block_on(tenure::Tenure::connect(url)).expect("a client");
     let lock = tenure.lock("x").blocking();
     println!("ready");
-    std::io::stdin().read_line(&mut String::new()).expect("the word");
+    std::io::stdin().read_line(&mut String::new()).expect("the start signal");
     match role {
         "contend" => redis_contended::contend(&lock),
         "handover" => redis_contended::hand_over(&lock, shared),

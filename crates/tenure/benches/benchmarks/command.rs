@@ -1,14 +1,14 @@
-//! The command: what a shell pays for it.
+//! The command: its cost in a shell.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::memory::now;
-use super::redis::{median, talk};
+use super::redis::{median, verbose};
 
 const RUNS: usize = 60;
 
-/// The command as it is shipped; `cargo xtask bench` builds it, and says where it is.
+/// The release build of the command; `cargo xtask bench` builds it, and sets its path.
 fn program() -> PathBuf {
     std::env::var_os("TENURE_BENCH_COMMAND")
         .expect("TENURE_BENCH_COMMAND names the command: `cargo xtask bench` sets it")
@@ -27,13 +27,13 @@ pub(crate) fn run_overhead() -> Vec<f64> {
                 plain.push(millis(Command::new("flock").arg(&file).arg("true")));
             }
             let (ours, plain) = (median(ours), median(plain));
-            talk(&format!("tenure {ours:.2} ms, flock {plain:.2} ms"));
+            verbose(&format!("tenure {ours:.2} ms, flock {plain:.2} ms"));
             ours / plain
         })
         .collect()
 }
 
-/// Milliseconds until it has told its version.
+/// Milliseconds until it has printed its version.
 pub(crate) fn start() -> Vec<f64> {
     let folder = tempfile::tempdir().expect("a folder");
     let once = |_| millis(tenure(folder.path()).arg("--version"));

@@ -1,4 +1,4 @@
-//! What it costs to hold very many locks.
+//! The cost of very many held locks.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ fn cpu_time() -> Duration {
 }
 
 fn resident() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux tells the memory");
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux reports the memory");
     let pages: usize = statm.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a number");
     pages * rustix::param::page_size()
 }

@@ -7,7 +7,7 @@ use tenure::blocking::block_on;
 
 use super::child::{Ready, spawn};
 use super::memory::{now, pair_on};
-use super::redis::talk;
+use super::redis::verbose;
 
 /// Microseconds for an uncontended acquire and release by one task.
 pub(crate) fn pair() -> Vec<f64> {
@@ -16,7 +16,7 @@ pub(crate) fn pair() -> Vec<f64> {
     pair_on(&tenure, 20_000)
 }
 
-/// Sections per second of two processes that want the same lock all the time.
+/// Critical sections per second of two processes that contend for one lock.
 pub(crate) fn fight_rate() -> Vec<f64> {
     (0..5)
         .map(|_| {
@@ -26,7 +26,7 @@ pub(crate) fn fight_rate() -> Vec<f64> {
             let mut children: Vec<_> = children.into_iter().map(Ready::wait).collect();
             children.iter_mut().for_each(Ready::go);
             let rates: Vec<_> = children.into_iter().map(|child| child.report()[0]).collect();
-            talk(&format!("sections/s: {rates:.0?}"));
+            verbose(&format!("sections/s: {rates:.0?}"));
             rates.iter().sum()
         })
         .collect()

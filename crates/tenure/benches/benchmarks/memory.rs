@@ -1,4 +1,4 @@
-//! The memory engine: what the driver itself costs.
+//! The memory engine: the cost of the driver itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! A server that is a millisecond away: 0.5 ms there, 0.5 ms back. Figures are in round trips, as a PING
-//! takes them on the same way.
+//! A server with a round trip of a millisecond: 0.5 ms each way. Results are in round trips, as measured with
+//! a PING over the same connection.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use tenure_testkit::resp::Connection;
 
 use super::memory::{now, pause};
 use super::pairs::{Clients, Round, runtime};
-use super::redis::{is_listened_to, median, ping, server, talk};
+use super::redis::{is_verbose, median, ping, server, verbose};
 
 const ONE_WAY: Duration = Duration::from_micros(500);
 
-/// How long a lock is held before it is handed over: long enough for the other to be waiting by then.
+/// How long a lock is held before it is handed over: long enough for the other client to wait by then.
 const HELD: Duration = Duration::from_millis(5);
 
 const HANDOVERS: usize = 100;
@@ -48,11 +48,13 @@ fn pair_of(callers: usize) -> Vec<f64> {
         let pair = ours.p50();
         let trip = (before + round_trip(&mut plain)) / 2.0;
         let benchmark = pair / trip / 2.0;
-        talk(&format!("pair {pair:.0} µs, trip {trip:.0} µs: {benchmark:.3}; {rate:.0} pairs/s"));
-        if is_listened_to() {
+        verbose(&format!(
+            "pair {pair:.0} µs, trip {trip:.0} µs: {benchmark:.3}; {rate:.0} pairs/s"
+        ));
+        if is_verbose() {
             let rslock = Round::of(&runtime, clients.rslock(callers)).p50() / trip / 2.0;
             let rlock = Round::of(&runtime, clients.rlock(callers)).p50() / trip / 2.0;
-            talk(&format!("rslock {rslock:.3}, rlock {rlock:.3}"));
+            verbose(&format!("rslock {rslock:.3}, rlock {rlock:.3}"));
         }
         benchmark
     };
@@ -81,14 +83,14 @@ pub(crate) fn handover() -> Vec<f64> {
         let times = threads.into_iter().flat_map(|it| it.join().expect("a thread's end"));
         let time = median(times);
         let trip = (before + round_trip(&mut plain)) / 2.0;
-        talk(&format!("hand-over {time:.0} µs, trip {trip:.0} µs"));
+        verbose(&format!("hand-over {time:.0} µs, trip {trip:.0} µs"));
         time / trip
     };
     round();
     (0..5).map(|_| round()).collect()
 }
 
-/// Who released last, and when.
+/// The last releaser, and the time.
 type Released = Mutex<Option<(usize, Instant)>>;
 
 /// How long hand-overs from the other to this one took, in microseconds.
@@ -98,7 +100,7 @@ fn take_turns(lock: &Lock, me: usize, released: &Released) -> Vec<f64> {
         let guard = lock.acquire().expect("a lock");
         let held = now();
         let last = *released.lock().expect("not poisoned");
-        // Only what came straight from the other counts.
+        // Only direct hand-overs from the other client count.
         let from_other = last.filter(|(who, _)| *who != me);
         times.extend(from_other.map(|(_, at)| held.duration_since(at).as_secs_f64() * 1e6));
         pause(HELD);

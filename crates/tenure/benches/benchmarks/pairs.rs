@@ -12,13 +12,13 @@ use tokio::runtime::Runtime;
 use super::memory::{now, pause};
 use super::redis::median;
 
-/// How long callers go on.
+/// How long callers run.
 const ROUND: Duration = Duration::from_secs(1);
 
 /// The lease that the peers ask for: the default of `rlock`.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// Somebody who acquires and releases a lock of their own.
+/// A caller that acquires and releases a lock of its own.
 pub(crate) trait Caller: Send + 'static {
     /// Once.
     fn pair(&mut self) -> impl Future<Output = ()> + Send;
@@ -90,12 +90,12 @@ fn names(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(|number| format!("orders/{number}"))
 }
 
-/// A runtime of one thread, which sleeps when there is nothing to do.
+/// A runtime of one thread, which parks when it is idle.
 pub(crate) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// What callers did in a while.
+/// The result of a run of callers.
 pub(crate) struct Round {
     /// Microseconds, of each pair.
     times: Vec<f64>,
@@ -103,7 +103,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// Lets all callers go on for a while, at the same time.
+    /// Runs all callers concurrently for a while.
     pub(crate) fn of<C: Caller>(runtime: &Runtime, callers: impl Iterator<Item = C>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let end = std::thread::spawn({
@@ -118,7 +118,7 @@ impl Round {
             let tasks: Vec<_> = callers.map(|it| tokio::spawn(go_on(it, stop.clone()))).collect();
             let mut times = Vec::new();
             for task in tasks {
-                times.extend(task.await.expect("a caller that goes on"));
+                times.extend(task.await.expect("a caller that does not panic"));
             }
             times
         });

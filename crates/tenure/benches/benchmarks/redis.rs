@@ -1,4 +1,4 @@
-//! The Redis engine: each figure a ratio within one run, against the same server.
+//! The Redis engine: each result is a ratio within one run, against the same server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,14 +19,14 @@ pub(crate) fn client(server: &Server) -> Tenure {
     block_on(Tenure::connect(&server.url())).expect("a client")
 }
 
-/// Tells the single measurements, to whoever asks for them.
-pub(crate) fn talk(sentence: &str) {
-    if is_listened_to() {
+/// Prints single measurements in verbose mode.
+pub(crate) fn verbose(sentence: &str) {
+    if is_verbose() {
         eprintln!("{sentence}");
     }
 }
 
-pub(crate) fn is_listened_to() -> bool {
+pub(crate) fn is_verbose() -> bool {
     std::env::var_os("TENURE_BENCH_TALK").is_some()
 }
 
@@ -45,8 +45,8 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Pairs per second of 512 tasks on names of their own, over what a plain connection gets from the
-/// same two scripts, one call each, 512 at a time.
+/// Pairs per second of 512 tasks on names of their own, over those of a plain connection that calls the same
+/// two scripts, one call each, 512 at a time.
 pub(crate) fn pair_throughput() -> Vec<f64> {
     let server = server();
     let mut plain = Plain::new(&server);
@@ -55,14 +55,14 @@ pub(crate) fn pair_throughput() -> Vec<f64> {
         let before = plain.pairs_per_second();
         let ours = pairs_per_second(&tenure, 512);
         let after = plain.pairs_per_second();
-        talk(&format!("plain {before:.0}/s, ours {ours:.0}/s, plain {after:.0}/s"));
+        verbose(&format!("plain {before:.0}/s, ours {ours:.0}/s, plain {after:.0}/s"));
         ours / ((before + after) / 2.0)
     };
     round(&mut plain);
     (0..5).map(|_| round(&mut plain)).collect()
 }
 
-/// Pairs per second of so many tasks, each with a name of its own.
+/// Pairs per second of a number of tasks, each with a name of its own.
 pub(crate) fn pairs_per_second(tenure: &Tenure, tasks: usize) -> f64 {
     sections_per_second((0..tasks).map(|task| tenure.lock(format!("orders/{task}"))))
 }

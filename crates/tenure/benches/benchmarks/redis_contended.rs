@@ -1,4 +1,4 @@
-//! Many who want the same lock, in one process and in several.
+//! Contention for one lock, in one process and between several.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,11 +8,11 @@ use tenure_testkit::resp::Connection;
 
 use super::child::{Ready, spawn};
 use super::memory::{now, pause};
-use super::redis::{client, median, ping, server, talk};
+use super::redis::{client, median, ping, server, verbose};
 
 const SECTION: Duration = Duration::from_millis(2);
 const PROCESSES: usize = 8;
-/// How long each holds the lock before it hands over.
+/// How long each process holds the lock.
 const HELD: Duration = Duration::from_micros(300);
 
 /// Sections per second of 64 tasks of one process on one name, over PINGs per second.
@@ -43,11 +43,11 @@ pub(crate) fn local() -> Vec<f64> {
     stop.store(true, Ordering::Relaxed);
     drop(runtime);
     let ping = median((0..20).map(|_| ping(&mut plain, 500)));
-    talk(&format!("{:.0} sections/s, ping {ping:.1} µs", rates[2]));
+    verbose(&format!("{:.0} sections/s, ping {ping:.1} µs", rates[2]));
     rates.iter().map(|rate| rate * ping / 1e6).collect()
 }
 
-/// What eight processes do with one lock in a while.
+/// The result of eight processes that contend for one lock.
 struct Crowd {
     served: Vec<u64>,
     worst_wait: f64,
@@ -82,14 +82,14 @@ impl Crowd {
     }
 }
 
-/// Sections per second of eight processes, over what one gets without a lock.
+/// Critical sections per second of eight processes, over those of one process without a lock.
 pub(crate) fn cross() -> Vec<f64> {
     (0..3)
         .map(|_| {
             let alone = alone();
             let crowd = Crowd::run();
             let rate = crowd.served.iter().sum::<u64>() as f64 / crowd.seconds;
-            talk(&format!("alone {alone:.0}/s, together {rate:.0}/s, {:?}", crowd.served));
+            verbose(&format!("alone {alone:.0}/s, together {rate:.0}/s, {:?}", crowd.served));
             rate / alone
         })
         .collect()
@@ -134,7 +134,7 @@ pub(crate) fn handover() -> Vec<f64> {
             children.iter_mut().for_each(Ready::go);
             let times = median(children.into_iter().flat_map(Ready::report));
             let after = rested_ping(&mut plain);
-            talk(&format!("hand-over {times:.1} µs, ping {before:.1} and {after:.1} µs"));
+            verbose(&format!("hand-over {times:.1} µs, ping {before:.1} and {after:.1} µs"));
             times / ((before + after) / 2.0)
         })
         .collect()
@@ -154,7 +154,7 @@ pub(crate) fn handover_relay() -> Vec<f64> {
     (0..5)
         .map(|_| {
             let (relay, handover) = (between(["relay0", "relay1"]), between(["handover"; 2]));
-            talk(&format!("hand-over {handover:.1} µs, relay {relay:.1} µs"));
+            verbose(&format!("hand-over {handover:.1} µs, relay {relay:.1} µs"));
             handover / relay
         })
         .collect()
@@ -176,12 +176,12 @@ fn two() -> (f64, f64) {
     children.iter_mut().for_each(Ready::go);
     let served = children.map(|child| child.report()[0]);
     let rate = served.iter().sum::<f64>() / EMPTY.as_secs_f64();
-    talk(&format!("{rate:.0}/s, {served:?}"));
+    verbose(&format!("{rate:.0}/s, {served:?}"));
     (rate, served[0].min(served[1]) / served[0].max(served[1]))
 }
 
-/// A PING after a pause like that of the holders: everyone sleeps, and a machine at rest wakes far more
-/// slowly than a busy one.
+/// A PING after a pause like that of the holders: all threads sleep, and an idle machine wakes far more slowly
+/// than a busy one.
 fn rested_ping(plain: &mut Connection) -> f64 {
     median((0..500).map(|_| {
         pause(HELD);
@@ -203,7 +203,7 @@ pub(crate) fn contend(lock: &tenure::blocking::Lock) {
     println!("{served}\n{worst}");
 }
 
-/// How long two processes go on.
+/// How long two processes run.
 const EMPTY: Duration = Duration::from_secs(3);
 
 pub(crate) fn empty_sections(lock: &tenure::blocking::Lock) {
@@ -227,7 +227,7 @@ pub(crate) fn relay(number: &str, url: &str, shared: &str) {
     let other = if number == "0" { "relay1" } else { "relay0" };
     hears.command(&["SUBSCRIBE", &format!("relay{number}")]).expect("a reply");
     println!("ready");
-    std::io::stdin().read_line(&mut String::new()).expect("the word");
+    std::io::stdin().read_line(&mut String::new()).expect("the start signal");
     let mut times = Vec::new();
     for turn in 0..1_500 {
         if turn > 0 || number == "1" {
@@ -258,7 +258,7 @@ pub(crate) fn hand_over(lock: &tenure::blocking::Lock, shared: &str) {
         file.read_exact_at(&mut last, 0).expect("the last release");
         let (who, when) = last.split_at(8);
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        // Only what came straight from the other counts.
+        // Only direct hand-overs from the other process count.
         if number(when) > 0 && number(who) != u64::from(me) {
             times.push(held - number(when));
         }

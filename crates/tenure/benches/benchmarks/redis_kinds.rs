@@ -3,7 +3,7 @@
 use tenure::Guard;
 use tenure::blocking::block_on;
 
-use super::redis::{client, pairs_per_second, sections_per_second, server, talk};
+use super::redis::{client, pairs_per_second, sections_per_second, server, verbose};
 use super::redis_server::cpu_of;
 
 /// 64 readers of one process on one name: sections/s over those of 64 locks on names of their own.
@@ -13,7 +13,7 @@ pub(crate) fn rw_readers() -> Vec<f64> {
     let round = || {
         let alone = pairs_per_second(&tenure, 64);
         let readers = sections_per_second((0..64).map(|_| tenure.rwlock("config").reader()));
-        talk(&format!("readers {readers:.0}/s, locks of their own {alone:.0}/s"));
+        verbose(&format!("readers {readers:.0}/s, locks of their own {alone:.0}/s"));
         readers / alone
     };
     (0..5).map(|_| round()).collect()
@@ -23,7 +23,7 @@ pub(crate) fn rw_readers() -> Vec<f64> {
 pub(crate) fn semaphore_1000() -> Vec<f64> {
     let round = || {
         let (few, many) = (beside(10), beside(1_000));
-        talk(&format!("beside 10: {few:.2} µs, beside 1,000: {many:.2} µs"));
+        verbose(&format!("beside 10: {few:.2} µs, beside 1,000: {many:.2} µs"));
         many / few
     };
     (0..5).map(|_| round()).collect()

@@ -1,4 +1,4 @@
-//! What the Redis engine costs the server: CPU by its own count, and memory.
+//! The server's cost of the Redis engine: CPU by its own statistics, and memory.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -12,9 +12,9 @@ use tenure_testkit::Server;
 use tenure_testkit::resp::Connection;
 
 use super::memory::{now, pause};
-use super::redis::{client, median, pairs_per_second, server, talk};
+use super::redis::{client, median, pairs_per_second, server, verbose};
 
-/// Redisson's plain lock, by what is known of it: free or mine, one more entry and a new expiry.
+/// Redisson's plain lock, as documented: if it is free or mine, one more entry and a new expiry.
 const REDISSON_LOCK: &str = "
     if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
       redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
@@ -23,12 +23,12 @@ const REDISSON_LOCK: &str = "
     end
     return redis.call('PTTL', KEYS[1])";
 
-/// Its release: told already, or mine and one entry less; at none, gone, everyone is told, and the
-/// answer kept under a key of this very call, which the client deletes afterwards.
+/// Its release: answered already, or mine and one entry less; at zero the key is deleted, all waiters are
+/// notified, and the answer is kept under a key of this call, which the client deletes afterwards.
 const REDISSON_UNLOCK: &str = "
-    local told = redis.call('GET', KEYS[3])
-    if told then
-      return tonumber(told)
+    local answered = redis.call('GET', KEYS[3])
+    if answered then
+      return tonumber(answered)
     end
     if redis.call('HEXISTS', KEYS[1], ARGV[3]) == 0 then
       return nil
@@ -47,8 +47,8 @@ const REDISSON_UNLOCK: &str = "
 const REDISSON_OWNER: &str = "0a1b2c3d-4e5f-6a7b-8c9d-0e1f2a3b4c5d:42";
 
 /// Server CPU per uncontended pair, over Redisson's two scripts and its DEL. Both are sent over the
-/// same plain connection, one command after the other: an idle server is slower at whatever comes
-/// next, and the two would not be idle for the same time.
+/// same plain connection, one command after the other: an idle server is slower at the next command,
+/// and the two would not be idle for the same time.
 pub(crate) fn server_cost() -> Vec<f64> {
     let server = server();
     let mut plain = server.connect().expect("a connection");
@@ -66,26 +66,26 @@ pub(crate) fn server_cost() -> Vec<f64> {
         });
         (ours, theirs)
     };
-    // In turns of a few milliseconds each: whatever else the machine does strikes both alike.
+    // Interleaved every few milliseconds, so that other load of the machine affects both alike.
     let mut round = || {
         let turns: Vec<_> = (0..100).map(|_| turn(&mut plain)).collect();
         let [ours, theirs] =
             [median(turns.iter().map(|it| it.0)), median(turns.iter().map(|it| it.1))];
-        talk(&format!("ours {ours:.2} µs, Redisson's {theirs:.2} µs"));
+        verbose(&format!("ours {ours:.2} µs, Redisson's {theirs:.2} µs"));
         ours / theirs
     };
     (0..5).map(|_| round()).collect()
 }
 
-/// On how many names.
+/// The number of names.
 const PAIRS: u32 = 100;
 
 /// The commands that a client sends to acquire and release a lock on each of some names, as the
 /// server sees them.
 fn commands_of_pairs(server: &Server) -> Vec<Vec<String>> {
-    let mut ear = server.connect().expect("a connection");
+    let mut monitor = server.connect().expect("a connection");
     let tenure = client(server);
-    ear.command(&["MONITOR"]).expect("a reply");
+    monitor.command(&["MONITOR"]).expect("a reply");
     block_on(async {
         for number in 0..PAIRS {
             let lock = tenure.lock(format!("orders/{number}"));
@@ -94,8 +94,8 @@ fn commands_of_pairs(server: &Server) -> Vec<Vec<String>> {
     });
     let mut commands = Vec::new();
     while commands.len() < 2 * PAIRS as usize {
-        let line = ear.read().expect("a line").text().expect("text");
-        // `time [database address] "WORD" "word" …`, and what a script calls has `lua` for address.
+        let line = monitor.read().expect("a line").text().expect("text");
+        // `time [database address] "WORD" "word" …`, and commands of a script have `lua` as the address.
         let words: Vec<_> = line.split('"').skip(1).step_by(2).map(str::to_owned).collect();
         if words[0] == "EVALSHA" {
             commands.push(words);
@@ -145,7 +145,7 @@ pub(crate) fn queue_scale() -> Vec<f64> {
     (0..3)
         .map(|_| {
             let (few, many) = (handover_cpu(10), handover_cpu(10_000));
-            talk(&format!("with 10: {few:.2} µs, with 10,000: {many:.2} µs"));
+            verbose(&format!("with 10: {few:.2} µs, with 10,000: {many:.2} µs"));
             many / few
         })
         .collect()
@@ -224,7 +224,7 @@ pub(crate) fn memory_per_lock() -> Vec<f64> {
         }
         (used_memory(&server) - before) / locks as f64
     };
-    talk(&format!("ours {ours:.0} bytes, Redisson's {theirs:.0} bytes"));
+    verbose(&format!("ours {ours:.0} bytes, Redisson's {theirs:.0} bytes"));
     vec![ours / theirs]
 }
 
@@ -252,8 +252,8 @@ fn hold(tenure: &Tenure, locks: usize) -> Vec<Guard> {
     })
 }
 
-/// Part of one core that the server spends on renewing 100,000 locks; and none may be lost in a
-/// minute under full load.
+/// The part of one core that the server spends on renewing 100,000 locks; none may be lost in a minute under
+/// full load.
 pub(crate) fn renew_100k() -> Vec<f64> {
     let server = server();
     let (tenure, mut plain) = (client(&server), server.connect().expect("a connection"));

@@ -1,18 +1,18 @@
-//! How a figure is told.
+//! Results of benchmarks.
 
 use std::fmt;
 
-/// One figure.
+/// One benchmark.
 pub(crate) struct Benchmark {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) goal: Goal,
-    /// Several measurements of the same.
+    /// Several measurements.
     pub(crate) measure: fn() -> Vec<f64>,
     pub(crate) what: &'static str,
 }
 
-/// What the figure should be.
+/// The goal of a benchmark.
 #[derive(Clone, Copy)]
 pub(crate) enum Goal {
     AtMost(f64),
@@ -37,7 +37,7 @@ impl fmt::Display for Goal {
     }
 }
 
-/// A figure that was measured.
+/// The result of a benchmark.
 pub(crate) struct Report<'a> {
     benchmark: &'a Benchmark,
     value: f64,

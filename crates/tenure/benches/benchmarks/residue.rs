@@ -1,4 +1,4 @@
-//! What is left in the server of names that were used once.
+//! The residue in the server of names that were used once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,26 +9,26 @@ use tenure_testkit::Server;
 
 use super::memory::pause;
 use super::pairs::runtime;
-use super::redis::{client, server, talk};
+use super::redis::{client, server, verbose};
 use super::redis_server::used_memory;
 
 const NAMES: usize = 200_000;
 
-/// After which nothing is to be left: the fence of a lock that is free is kept for a minute.
+/// After this time nothing may be left: the fence of a free lock is kept for a minute at most.
 const KEPT: Duration = Duration::from_secs(65);
 
-/// Keys that are left a good minute after 200,000 pairs on distinct names.
+/// Keys that are left more than a minute after 200,000 pairs on distinct names.
 pub(crate) fn keys() -> Vec<f64> {
     let server = server();
     use_names(&client(&server));
     let before = key_count(&server);
     pause(KEPT);
     let after = key_count(&server);
-    talk(&format!("{before} keys at once, {after} after {KEPT:?}"));
+    verbose(&format!("{before} keys at once, {after} after {KEPT:?}"));
     vec![after]
 }
 
-/// Bytes of the server's memory for each of them, at once.
+/// Bytes of the server's memory per name, right after.
 pub(crate) fn bytes() -> Vec<f64> {
     let server = server();
     let tenure = client(&server);

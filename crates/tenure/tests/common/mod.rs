@@ -1,5 +1,5 @@
-//! A store with faults: the memory engine, with replies, requests and messages going astray as
-//! told. What it does, it does for real; only the way to it and back is broken.
+//! A store with faults: the memory engine, with injected losses of requests, replies and messages. The
+//! operations are real; only the transport is broken.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -16,16 +16,16 @@ use tenure::engine::{
 use tenure::{LockInfo, LockName, StoreError, Tenure};
 use tokio::sync::{oneshot, watch};
 
-/// What happens to an operation on its way.
+/// What happens to an operation in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It arrives, and the answer comes back.
+    /// It arrives, and the answer is received.
     None,
-    /// It never arrives, and that is known.
+    /// It never arrives, and the client knows.
     Refused,
-    /// It is done, and the answer is lost.
+    /// It is performed, and the answer is lost.
     ReplyLost,
-    /// It is lost, and that is not known.
+    /// It is lost, and the client does not know.
     RequestLost,
 }
 
@@ -38,28 +38,28 @@ pub(crate) enum Kind {
     Cancel,
 }
 
-/// Where an operation is held up.
+/// Where an operation is delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// On its way to the store.
+    /// Before the store.
     Request,
-    /// On its way back.
+    /// After the store.
     Reply,
 }
 
-/// What goes wrong, changed by the test as it runs.
+/// The injected faults, which a test changes as it runs.
 #[derive(Default)]
 pub(crate) struct Weather {
     held_up: watch::Sender<Vec<(Kind, Stage)>>,
-    /// The last operation on each name, until it has arrived: the next comes after it.
+    /// The last operation on each name, until it has arrived: the next one follows it.
     on_the_way: Mutex<HashMap<LockName, oneshot::Receiver<()>>>,
-    /// How many operations are held up now.
+    /// How many operations are delayed now.
     pub(crate) waiting: AtomicUsize,
     next: Mutex<VecDeque<(Kind, Fault)>>,
     always: Mutex<Vec<(Kind, Fault)>>,
     /// Wake-ups do not arrive.
     pub(crate) is_deaf: AtomicBool,
-    /// How often an answer must be polled before it is there.
+    /// How often an answer must be polled before it is ready.
     pub(crate) polls: AtomicUsize,
     /// How far the store's clock seems to have jumped in the grants it sends, in seconds.
     pub(crate) jump: AtomicUsize,
@@ -69,24 +69,24 @@ pub(crate) struct Weather {
 }
 
 impl Weather {
-    /// The next operation of this kind meets this fault.
+    /// Injects this fault into the next operation of this kind.
     pub(crate) fn once(&self, kind: Kind, fault: Fault) {
         self.next.lock().unwrap().push_back((kind, fault));
     }
 
-    /// Every operation of this kind meets this fault, until it is cleared.
+    /// Injects this fault into every operation of this kind, until it is cleared.
     pub(crate) fn always(&self, kind: Kind, fault: Fault) {
         self.always.lock().unwrap().push((kind, fault));
     }
 
-    /// Nothing can be reached.
+    /// Makes the store unreachable.
     pub(crate) fn cut(&self, fault: Fault) {
         for kind in [Kind::Acquire, Kind::Renew, Kind::Release, Kind::Cancel] {
             self.always(kind, fault);
         }
     }
 
-    /// Operations of this kind are held up, until the way is clear.
+    /// Delays operations of this kind, until the faults are cleared.
     pub(crate) fn hold_up(&self, kind: Kind, stage: Stage) {
         self.held_up.send_modify(|held_up| held_up.push((kind, stage)));
     }
@@ -94,7 +94,7 @@ impl Weather {
     async fn travel(&self, kind: Kind, stage: Stage) {
         let mut held_up = self.held_up.subscribe();
         let is_clear = |held_up: &Vec<(Kind, Stage)>| !held_up.contains(&(kind, stage));
-        // One that only passes is not counted: a test would take it for one that is held up.
+        // An operation that is not delayed is not counted: a test would mistake it for one that is.
         if is_clear(&held_up.borrow()) {
             return;
         }
@@ -103,7 +103,7 @@ impl Weather {
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// All is well again.
+    /// Clears all faults.
     pub(crate) fn clear(&self) {
         self.held_up.send_replace(Vec::new());
         self.next.lock().unwrap().clear();
@@ -111,8 +111,8 @@ impl Weather {
         self.is_deaf.store(false, Ordering::SeqCst);
     }
 
-    /// Tells the driver that wake-ups may have been missed.
-    pub(crate) fn tell_missed(&self) {
+    /// Notifies the driver that wake-ups may have been missed.
+    pub(crate) fn notify_missed(&self) {
         let listener = self.listener.lock().unwrap().clone();
         listener.and_then(|it| it.upgrade()).unwrap().wake(Wakeup::Missed);
     }
@@ -128,7 +128,7 @@ impl Weather {
     }
 }
 
-/// A client of a store behind bad weather.
+/// A client of a store with faults.
 pub(crate) struct Faulty {
     engine: Arc<MemoryEngine>,
     weather: Arc<Weather>,
@@ -168,7 +168,7 @@ impl Faulty {
         self.weather.clone()
     }
 
-    /// In order (rule 13): an operation arrives after the one before it, unless that never will.
+    /// In order (rule 13): an operation arrives after the previous one, unless that is lost.
     fn answer_in_order<T: Send + Unpin + 'static>(
         &self,
         kind: Kind,
@@ -200,7 +200,7 @@ impl Faulty {
     ) -> Answer<T> {
         let (engine, weather) = (self.engine.clone(), self.weather.clone());
         Answer::later(async move {
-            // Half of the polls before it is done, half after, as on a network.
+            // Half of the polls before it is performed, half after, as on a network.
             let polls = weather.polls.load(Ordering::SeqCst);
             Yield(polls / 2).await;
             weather.travel(kind, Stage::Request).await;
@@ -220,7 +220,7 @@ impl Faulty {
     }
 }
 
-/// Is pending so many times.
+/// Is pending for a number of polls.
 struct Yield(usize);
 
 impl Future for Yield {
@@ -285,15 +285,15 @@ impl Engine for Faulty {
     }
 }
 
-/// A client in bad weather, and one in good weather, of the same store.
+/// A client with faults and one without, of the same store.
 pub(crate) fn pair() -> (Tenure, Arc<Weather>, Tenure) {
     let store = MemoryEngine::new();
     let faulty = Faulty::new(store.another());
     let weather = faulty.weather();
     let patience = Duration::from_millis(200);
-    let troubled = Tenure::builder().patience(patience).engine(faulty).unwrap();
+    let faulty_client = Tenure::builder().patience(patience).engine(faulty).unwrap();
     let calm = Tenure::builder().engine(store.another()).unwrap();
-    (troubled, weather, calm)
+    (faulty_client, weather, calm)
 }
 
 pub(crate) fn ms(millis: u64) -> Duration {

@@ -1,4 +1,4 @@
-//! Another process: a part of the same test program, started anew, which says how far it is.
+//! Another process: the same test program, started again for one ignored test, which prints its progress.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -18,18 +18,18 @@ impl Process {
         Self { child, output }
     }
 
-    /// Reads until the process has said this, and returns the line.
+    /// Reads until the process has printed this word, and returns the line.
     pub(crate) fn expect(&mut self, word: &str) -> String {
         let mut lines = (&mut self.output).lines().map_while(Result::ok);
         let found = lines.find(|line| line.contains(word));
-        found.unwrap_or_else(|| panic!("it ended without saying {word}"))
+        found.unwrap_or_else(|| panic!("it ended without printing {word}"))
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Kills it, and returns when nothing is left of it.
+    /// Kills it, and returns when it has ended.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -43,7 +43,7 @@ impl Drop for Process {
     }
 }
 
-/// Adds to a command what runs one ignored test of this program, and nothing else.
+/// Adds the arguments that run one ignored test of this program, and nothing else.
 pub(crate) fn part<'a>(command: &'a mut Command, test: &str) -> &'a mut Command {
     command.args([test, "--exact", "--ignored", "--nocapture"])
 }

@@ -35,7 +35,7 @@ pub(crate) async fn one_leads_and_the_next_follows(store: &impl Fixture) {
     assert_eq!(&*election(&a, "a").leader().await.unwrap().unwrap().candidate, "b");
 }
 
-pub(crate) async fn participants_are_told_in_order(store: &impl Fixture) {
+pub(crate) async fn participants_are_listed_in_order(store: &impl Fixture) {
     let tenure = store.tenure();
     let _leading = election(&tenure, "a").campaign().await.unwrap();
     let mut standing = Vec::new();
@@ -49,24 +49,24 @@ pub(crate) async fn participants_are_told_in_order(store: &impl Fixture) {
     standing.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-pub(crate) async fn changes_of_leader_are_told(store: &impl Fixture) {
+pub(crate) async fn changes_of_leader_are_reported(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
     let mut changes = election(&b, "b").changes();
     assert_eq!(changes.next().await.unwrap(), None);
     let first = election(&a, "a").campaign().await.unwrap();
-    let told = tokio::time::timeout(LONG, changes.next()).await.unwrap().unwrap().unwrap();
-    assert_eq!((&*told.candidate, told.fence), ("a", first.fence()));
+    let leader = tokio::time::timeout(LONG, changes.next()).await.unwrap().unwrap().unwrap();
+    assert_eq!((&*leader.candidate, leader.fence), ("a", first.fence()));
     drop(first);
-    let told = tokio::time::timeout(LONG, changes.next()).await.unwrap().unwrap();
-    assert_eq!(told, None);
+    let leader = tokio::time::timeout(LONG, changes.next()).await.unwrap().unwrap();
+    assert_eq!(leader, None);
 }
 
 /// I9.
-pub(crate) async fn a_leader_that_is_forced_out_is_told(store: &impl Fixture) {
+pub(crate) async fn a_leader_that_is_forced_out_is_notified(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
     let leading = election(&a, "a").campaign().await.unwrap();
     b.lock("x").force_release("a test").await.unwrap();
-    tokio::time::timeout(LONG, leading.deposed()).await.expect("told");
+    tokio::time::timeout(LONG, leading.deposed()).await.expect("notified");
     assert!(!leading.is_leader());
     assert!(leading.protect(async {}).await.is_err());
 }
@@ -80,7 +80,7 @@ pub(crate) async fn a_leader_goes_on_while_it_is_renewed(store: &impl Fixture) {
     assert!(leading.is_leader());
 }
 
-/// A hand-over is valid for less than the reserve, until it is confirmed.
+/// A claim lease is shorter than the reserve, until it is confirmed.
 pub(crate) async fn a_successor_goes_on_while_it_is_renewed(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
     let first = election(&a, "a").campaign().await.unwrap();

@@ -1,4 +1,4 @@
-//! I1: among holders whose lease is valid there is never one too many.
+//! I1: there is never one valid holder too many.
 
 use tenure::engine::{AcquireRequest, Acquired};
 use tenure::{Kind, Shape};

@@ -1,4 +1,4 @@
-//! What a case stands on: a store, clients of it, and words to speak with them.
+//! The fixture of a case: a store, its clients, and helpers.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -27,10 +27,10 @@ pub(crate) trait Fixture: Send + Sync {
     /// A new client with the driver.
     fn tenure(&self) -> Tenure;
 
-    /// Waits until the store knows that so many clients are left.
+    /// Waits until the store has this many clients left.
     async fn until_clients(&self, _count: usize) {}
 
-    /// A client to which single operations are told.
+    /// A client for single operations, without the driver.
     fn client(&self) -> Client {
         Client::new(self.engine())
     }
@@ -65,22 +65,22 @@ pub(crate) fn run(case: impl Future<Output = ()>) {
     });
 }
 
-/// A pause that a case needs because nothing else than time is to happen.
+/// A pause of a case that waits for time alone to pass.
 #[expect(clippy::disallowed_methods, reason = "tests wait for leases to end")]
 pub(crate) async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// Polls a future once, whoever wakes it.
+/// Polls a future once, with a waker that does nothing.
 pub(crate) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
 }
 
-/// How long a case waits for what does not come. The store has answered by then on a busy machine, too:
-/// without an answer the outcome is unknown, not a wait that was in vain.
+/// How long a case waits for an event that does not happen. It is enough for the store's answer on a busy
+/// machine, too: without an answer the outcome is unknown, not a timeout.
 pub(crate) const IN_VAIN: Duration = Duration::from_secs(1);
 
-/// A lease that the watchdog must keep. A third of it is for one renewal, on a busy machine, too.
+/// A lease that the watchdog must renew. A third of it is enough for one renewal on a busy machine, too.
 pub(crate) const KEPT: Duration = Duration::from_millis(1_500);
 
 pub(crate) const fn ms(millis: u64) -> Duration {
@@ -128,7 +128,7 @@ pub(crate) fn semaphore(limit: u32, permits: u32) -> Shape {
     Shape::new(Kind::Semaphore, limit, permits).unwrap()
 }
 
-/// A client without the driver: it says single operations, and hears wake-ups.
+/// A client without the driver: it sends single operations and receives wake-ups.
 pub(crate) struct Client {
     engine: Box<dyn Engine>,
     ear: Arc<Ear>,
@@ -159,7 +159,7 @@ impl Client {
         self.engine.acquire(request).await.unwrap()
     }
 
-    /// Takes a lock that must be free.
+    /// Acquires a lock that must be free.
     pub(crate) async fn take(&self, lock: &str, entry: Entry) -> Grant {
         granted(self.acquire(request(lock, entry)).await)
     }
@@ -220,13 +220,13 @@ impl Client {
         }
     }
 
-    /// A wake-up that has come already.
+    /// A wake-up that has arrived already.
     pub(crate) fn try_hear(&self) -> Option<Wakeup> {
         let mut heard = self.ear.heard.lock().unwrap();
         (!heard.is_empty()).then(|| heard.remove(0))
     }
 
-    /// The next wake-up, which must be a grant. "Missed" may come at any time, and says nothing.
+    /// The next wake-up, which must be a grant. "Missed" may come at any time, and is skipped.
     pub(crate) async fn hear_grant(&self) -> (Entry, Grant) {
         loop {
             match self.hear().await {
@@ -248,7 +248,7 @@ pub(crate) fn granted(acquired: Acquired) -> Grant {
 pub(crate) fn queued(acquired: Acquired) -> Standing {
     match acquired {
         Acquired::Queued(standing) => standing,
-        other => panic!("a place in the queue was expected, not {other:?}"),
+        other => panic!("an entry in the queue was expected, not {other:?}"),
     }
 }
 

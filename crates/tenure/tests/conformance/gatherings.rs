@@ -92,13 +92,13 @@ pub(crate) async fn a_party_that_gave_up_is_not_counted(store: &impl Fixture) {
     until_waiting(&a, "x", 0).await;
     let party = meeting(b.barrier("x", 2));
     until_waiting(&a, "x", 1).await;
-    assert!(!party.is_finished(), "the one who gave up is not here");
+    assert!(!party.is_finished(), "the party that gave up is not counted");
     a.barrier("x", 2).wait_within(LONG).await.unwrap();
     party.await.unwrap().unwrap();
 }
 
-/// Rule 13: a party that was dropped after a poll or two has left before the next of its client arrives, so
-/// that the next one is alone.
+/// Rule 13: a party that was dropped after a poll or two has left before the next party of its client arrives,
+/// so that the next one is alone.
 pub(crate) async fn a_party_that_was_dropped_is_not_counted_by_the_next(store: &impl Fixture) {
     let tenure = store.tenure();
     for round in 0..30 {

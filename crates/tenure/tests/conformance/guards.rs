@@ -26,7 +26,7 @@ pub(crate) async fn the_watchdog_keeps_the_lock(store: &impl Fixture) {
     assert!(is_free(&b, "x").await);
 }
 
-/// R5: nothing renews a lock that was released, least of all for the one who has it now.
+/// R5: a lock that was released is not renewed, least of all for its next holder.
 pub(crate) async fn the_watchdog_ends_with_the_guard(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
     let guard = a.lock("x").lease(ms(150)).acquire().await.unwrap();
@@ -51,39 +51,39 @@ pub(crate) async fn a_fixed_lease_is_not_renewed(store: &impl Fixture) {
     assert_eq!(guard.release().await.unwrap(), Released::AlreadyLost);
 }
 
-/// R26, I9: the holder is told while the store still keeps others out.
-pub(crate) async fn loss_is_told_before_the_lease_ends(store: &impl Fixture) {
+/// R26, I9: the holder is notified while the store still excludes others.
+pub(crate) async fn loss_is_reported_before_the_lease_ends(store: &impl Fixture) {
     let tenure = store.tenure();
-    // A hundredth of it, and two milliseconds, is for the signal to arrive: on a busy machine, too.
+    // A hundredth of it, and two milliseconds, must suffice for the signal, on a busy machine, too.
     let lease = Duration::from_secs(6);
     // The store's lease ends no earlier than this long after now.
     let started = now();
     let guard = tenure.lock("x").fixed_lease(lease).acquire().await.unwrap();
     guard.lost().await;
-    let told = started.elapsed();
-    assert!(told < lease, "told only when it was too late: after {told:?}");
-    assert!(told > lease / 10 * 9, "told far too early: after {told:?}");
+    let reported = started.elapsed();
+    assert!(reported < lease, "reported too late: after {reported:?}");
+    assert!(reported > lease / 10 * 9, "reported far too early: after {reported:?}");
 }
 
 /// I9: also when its own executor is blocked.
-pub(crate) async fn loss_is_told_while_the_executor_is_blocked(store: &impl Fixture) {
+pub(crate) async fn loss_is_reported_while_the_executor_is_blocked(store: &impl Fixture) {
     let tenure = store.tenure();
     let kept = tenure.lock("kept").lease(KEPT).acquire().await.unwrap();
     let fixed = tenure.lock("fixed").fixed_lease(ms(120)).acquire().await.unwrap();
     let signal = fixed.lost_signal();
-    let told = std::thread::spawn(move || block_on(signal.lost()));
-    // The only thread of this executor does nothing but wait, for many leases.
+    let lost = std::thread::spawn(move || block_on(signal.lost()));
+    // The only thread of this executor is blocked for many leases.
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     std::thread::spawn(move || {
         runtime.block_on(async {
             block_thread(KEPT * 2);
-            assert!(!kept.is_lost(), "renewed all the same");
+            assert!(!kept.is_lost(), "renewed nevertheless");
             drop(kept);
         });
     })
     .join()
     .unwrap();
-    assert_eq!(told.join().unwrap().name().as_str(), "fixed");
+    assert_eq!(lost.join().unwrap().name().as_str(), "fixed");
 }
 
 #[expect(clippy::disallowed_methods, reason = "the point is to block the executor")]
@@ -92,7 +92,7 @@ fn block_thread(time: Duration) {
 }
 
 /// R13, R26.
-pub(crate) async fn a_forced_release_is_told_at_once(store: &impl Fixture) {
+pub(crate) async fn a_forced_release_is_reported_at_once(store: &impl Fixture) {
     let (a, operator) = (store.tenure(), store.tenure());
     let guard = a.lock("x").lease(ms(300)).acquire().await.unwrap();
     operator.lock("x").force_release("stuck").await.unwrap();
@@ -114,7 +114,7 @@ pub(crate) async fn protected_work_is_cancelled_on_loss(store: &impl Fixture) {
     });
     assert_eq!(protected.await.unwrap_err().why(), WhyLost::LeaseEnded);
     cancelled.await.expect_err("the work was dropped");
-    guard.protect(async { panic!("not one step without the lock") }).await.unwrap_err();
+    guard.protect(async { panic!("polled without the lock") }).await.unwrap_err();
 }
 
 pub(crate) async fn protected_work_gives_its_output(store: &impl Fixture) {
@@ -142,7 +142,7 @@ pub(crate) async fn a_panic_releases(store: &impl Fixture) {
     drop(b.lock("x").acquire_within(Duration::from_secs(5)).await.unwrap());
 }
 
-/// R23: from any thread, with no executor, also after the client itself is gone.
+/// R23: from any thread, without an executor, also after the client itself is dropped.
 pub(crate) async fn a_guard_dropped_elsewhere_releases(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
     let guard = a.lock("x").acquire().await.unwrap();
@@ -202,7 +202,7 @@ pub(crate) async fn reentry_can_be_counted_locally(store: &impl Fixture) {
     drop(b.lock("x").acquire_within(Duration::from_secs(5)).await.unwrap());
 }
 
-/// R6: identity is a value that can be written down and read elsewhere.
+/// R6: identity is a value that can be printed and parsed elsewhere.
 pub(crate) async fn an_owner_can_be_passed_on(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
     let owner = Owner::new();
@@ -225,7 +225,7 @@ pub(crate) async fn a_least_holding_time_outlasts_the_release(store: &impl Fixtu
     assert!(acquired.elapsed() >= ms(150), "{:?}", acquired.elapsed());
 }
 
-/// One who waited before, and knows of the whole lease, learns of the least time.
+/// A waiter that knows of the whole lease is notified of the least holding time.
 pub(crate) async fn a_least_holding_time_keeps_a_waiter_no_longer(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
     let guard = a.lock("x").at_least(ms(400)).acquire().await.unwrap();
@@ -233,12 +233,12 @@ pub(crate) async fn a_least_holding_time_keeps_a_waiter_no_longer(store: &impl F
     let next = tokio::spawn(async move { lock.acquire().await.unwrap() });
     until_waiting(&a, "x", 1).await;
     guard.release().await.unwrap();
-    // Without a word it would ask after three seconds.
-    let told = tokio::time::timeout(Duration::from_secs(2), next).await;
-    drop(told.expect("told").unwrap());
+    // Without a wake-up it would ask after three seconds.
+    let guard = tokio::time::timeout(Duration::from_secs(2), next).await;
+    drop(guard.expect("notified").unwrap());
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test may look at the clock")]
+#[expect(clippy::disallowed_methods, reason = "a test may read the clock")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -286,8 +286,8 @@ pub(crate) async fn a_handover_is_confirmed_on_request(store: &impl Fixture) {
     guard.release().await.unwrap();
 }
 
-/// A lock that was handed over is held for a few seconds only, until it is confirmed; and who has its handle
-/// has its lease.
+/// A lock that was handed over is held for a few seconds only, until it is confirmed; a handle has the whole
+/// lease.
 pub(crate) async fn a_detached_handover_has_its_lease(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
     let held = a.lock("x").acquire().await.unwrap();
@@ -303,7 +303,7 @@ pub(crate) async fn a_detached_handover_has_its_lease(store: &impl Fixture) {
     assert_eq!(a.release(&handle).await.unwrap(), Released::Now);
 }
 
-/// Counted in the process, an entry gets the answer that the store would give: a reader's hold is no mutex.
+/// An entry counted in the process gets the answer that the store would give: a reader's hold is no mutex.
 pub(crate) async fn a_counted_hold_is_no_more_than_it_is(store: &impl Fixture) {
     let tenure = store.tenure();
     let reader = tenure.rwlock("x").read().await.unwrap();

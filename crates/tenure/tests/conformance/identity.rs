@@ -1,4 +1,4 @@
-//! I3: nobody but the owner can renew or release, and a renewal never recreates a missing lock.
+//! I3: only the owner can renew or release, and a renewal never recreates a missing lock.
 
 use tenure::engine::{Acquired, ReleaseOutcome, Renewed};
 

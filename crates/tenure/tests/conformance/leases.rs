@@ -1,4 +1,4 @@
-//! Leases end by the store's clock, grow by renewal, and never shrink but by release.
+//! Leases end by the store's clock, are extended by renewals, and are shortened only by a release.
 
 use tenure::engine::{AcquireRequest, Acquired, ReleaseOutcome, Renewal, Renewed};
 

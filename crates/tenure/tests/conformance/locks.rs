@@ -59,7 +59,7 @@ pub(crate) async fn attempts_are_counted(store: &impl Fixture) {
     drop(b.lock("x").acquire_with(wait).await.unwrap());
 }
 
-/// R10: attempts come after the delays that the strategy says, and a time limit ends them.
+/// R10: attempts follow the delays of the strategy, and a time limit ends them.
 pub(crate) async fn attempts_follow_the_strategy(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
     let _held = a.lock("x").acquire().await.unwrap();
@@ -92,7 +92,7 @@ pub(crate) async fn custom_backoff_decides_the_delays(store: &impl Fixture) {
     assert_eq!(asked.load(Ordering::SeqCst), 4);
 }
 
-/// R12, I10: tasks of several clients are served in the order in which they came.
+/// R12, I10: tasks of several clients are served in the order of their arrival.
 pub(crate) async fn a_fair_lock_is_first_come_first_served(store: &impl Fixture) {
     let clients = [store.tenure(), store.tenure(), store.tenure()];
     let held = clients[0].lock("x").fair().acquire().await.unwrap();
@@ -116,7 +116,7 @@ pub(crate) async fn a_fair_lock_is_first_come_first_served(store: &impl Fixture)
     }
 }
 
-/// I10: tasks of one process may pass a lock among themselves, but not for ever.
+/// I10: tasks of one process may pass a lock among themselves, but not forever.
 pub(crate) async fn local_handover_stays_within_its_bound(store: &impl Fixture) {
     let (busy, patient) = (store.tenure(), store.tenure());
     let held = patient.lock("x").acquire().await.unwrap();
@@ -138,8 +138,8 @@ pub(crate) async fn local_handover_stays_within_its_bound(store: &impl Fixture) 
         let before = sections.load(Ordering::SeqCst);
         let guard = patient.lock("x").acquire().await.unwrap();
         let passed = sections.load(Ordering::SeqCst) - before;
-        // One run of local hand-overs may be under way, one more may have been in the queue
-        // before; 65 holders each.
+        // One run of local hand-overs may be in progress, and one more may be ahead in the queue, with
+        // 65 holders each.
         assert!(passed <= 3 * 65, "{passed} sections of others");
         drop(guard);
     }
@@ -179,7 +179,7 @@ pub(crate) async fn bad_input_is_refused_and_changes_nothing(store: &impl Fixtur
     assert_eq!(tenure.list("", 10).await.unwrap(), []);
 }
 
-/// R1, I1: a counter that is read, left for a moment and written back loses nothing.
+/// R1, I1: a counter that is read and later written back loses no increment.
 pub(crate) async fn a_mutex_excludes_many_tasks(store: &impl Fixture) {
     let clients = [store.tenure(), store.tenure()];
     let counter = Arc::new(AtomicUsize::new(0));
@@ -233,11 +233,11 @@ pub(crate) async fn a_crashed_holder_frees_the_lock(store: &impl Fixture) {
     let mut held = request("x", someone());
     held.lease = lease(80);
     granted(crashed.acquire(held).await);
-    // The waiter asks again by itself when the lease has ended: no message comes.
+    // The waiter asks again by itself when the lease has ended: there is no message.
     drop(store.tenure().lock("x").acquire_within(Duration::from_secs(10)).await.unwrap());
 }
 
-/// R15, the oversell case: a holder that was stopped past its lease sells what is sold already.
+/// R15, the oversell case: a holder that was stopped past its lease sells an item that is sold already.
 pub(crate) async fn stale_writers_are_refused_by_their_fence(store: &impl Fixture) {
     let (slow, quick) = (store.tenure(), store.tenure());
     let stock = Gate::new();
@@ -252,14 +252,14 @@ pub(crate) async fn stale_writers_are_refused_by_their_fence(store: &impl Fixtur
     assert!(stopped.is_lost());
 }
 
-/// Waits until so many stand in the queue of a lock, as the store sees it.
+/// Waits until the store has this many waiters in the queue of a lock.
 pub(crate) async fn until_waiting(tenure: &Tenure, name: &str, count: usize) {
     while tenure.lock(name).inspect().await.unwrap().waiting != count {
         pass(ms(1)).await;
     }
 }
 
-/// Polls a future so many times, each after it was woken or a moment has passed.
+/// Polls a future a number of times, each after it was woken or a short time has passed.
 async fn poll_times<F: Future>(future: F, polls: u32) -> Option<F::Output> {
     let mut future = pin!(future);
     for _ in 0..polls {
@@ -272,8 +272,8 @@ async fn poll_times<F: Future>(future: F, polls: u32) -> Option<F::Output> {
     None
 }
 
-/// Rule 13: what a client does, it does in order. The release of a dropped guard is not overtaken by the
-/// next acquire of the same client, however much else is under way.
+/// Rule 13: a client's operations take effect in order. The release of a dropped guard is not overtaken by
+/// the next acquire of the same client, whatever else is in flight.
 pub(crate) async fn a_client_finds_free_what_it_released(store: &impl Fixture) {
     let tenure = store.tenure();
     let tasks: Vec<_> = (0..32)
@@ -291,7 +291,7 @@ pub(crate) async fn a_client_finds_free_what_it_released(store: &impl Fixture) {
     }
 }
 
-/// Rule 13: the same for an acquire that was dropped on its way.
+/// Rule 13: the same for an acquire that was dropped in flight.
 pub(crate) async fn a_client_finds_free_what_it_cancelled(store: &impl Fixture) {
     let tenure = store.tenure();
     let tasks: Vec<_> = (0..32)
@@ -312,7 +312,7 @@ pub(crate) async fn a_client_finds_free_what_it_cancelled(store: &impl Fixture) 
     }
 }
 
-/// I1, I8: threads that leave no time make answers come in any order, and many at once.
+/// I1, I8: threads that never pause make answers arrive in any order, and many at once.
 pub(crate) async fn many_tasks_contend_beside_busy_threads(store: &impl Fixture) {
     let tenure = store.tenure();
     let is_over = Arc::new(AtomicUsize::new(0));

@@ -1,4 +1,4 @@
-//! I7 and I10: first come, first served, whoever dies in the queue and whatever message is lost.
+//! I7 and I10: first come, first served, whichever waiter dies and whatever message is lost.
 
 use tenure::engine::{AcquireRequest, Acquired, Queueing, Renewed};
 
@@ -46,7 +46,7 @@ pub(crate) async fn a_request_that_does_not_wait_does_not_overtake(store: &impl 
     };
     granted(client.acquire(want(1)).await);
     queued(client.acquire(want(2)).await);
-    // One permit is free, but somebody waits for two.
+    // One permit is free, but a waiter ahead needs two.
     let hasty = AcquireRequest { queue: None, ..want(1) };
     assert_eq!(client.acquire(hasty).await, Acquired::Busy);
     assert_eq!(queued(client.acquire(want(1)).await).ahead, 1);
@@ -71,9 +71,9 @@ pub(crate) async fn asking_again_returns_the_missed_grant(store: &impl Fixture) 
     client.take("x", holder).await;
     client.queue("x", waiter).await;
     client.release("x", holder).await;
-    let (_, told) = client.hear_grant().await;
+    let (_, notified) = client.hear_grant().await;
     let asked = granted(client.acquire(waiting("x", waiter)).await);
-    assert_eq!(asked.fence, told.fence);
+    assert_eq!(asked.fence, notified.fence);
     assert_eq!(client.inspect("x").await.holders[0].entries, 1);
 }
 
@@ -167,7 +167,7 @@ pub(crate) async fn an_ended_lease_serves_the_queue(store: &impl Fixture) {
     assert!(standing.free_in <= ms(50), "so that the first in the queue knows when to ask");
     client.queue("x", second).await;
     pass(ms(70)).await;
-    // Whoever asks, it is the first who is served.
+    // Whichever waiter asks, the first one is served.
     queued(client.acquire(waiting("x", second)).await);
     assert_eq!(client.hear_grant().await.0, first);
 }

@@ -6,7 +6,7 @@ use tenure::{Error, Guard, Kind, Owner, RwLock, Shape};
 use super::fixture::{Fixture, granted, lease, ms, request, someone};
 use super::locks::until_waiting;
 
-/// A reader that waits, in a task of its own.
+/// A waiting reader, in a task of its own.
 fn reader(lock: RwLock) -> tokio::task::JoinHandle<Guard> {
     tokio::spawn(async move { lock.read().await.unwrap() })
 }
@@ -37,7 +37,7 @@ pub(crate) async fn a_waiting_writer_is_not_overtaken(store: &impl Fixture) {
     let writing = writer(b.rwlock("x"));
     until_waiting(&a, "x", 1).await;
     let fair = a.rwlock("x").fair();
-    assert!(fair.try_read().await.unwrap().is_none(), "somebody waits to write");
+    assert!(fair.try_read().await.unwrap().is_none(), "a writer waits");
     let late = reader(fair);
     until_waiting(&a, "x", 2).await;
     drop(reading);
@@ -48,8 +48,8 @@ pub(crate) async fn a_waiting_writer_is_not_overtaken(store: &impl Fixture) {
     assert!(late.await.unwrap().fence() > fence, "I4");
 }
 
-/// I10: readers of one process share a hold, for a while; those who come later are behind a writer
-/// that waits.
+/// I10: readers of one process share a hold, for a bounded time; later readers come after a waiting
+/// writer.
 pub(crate) async fn readers_of_a_process_share_within_bounds(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
     let lock = a.rwlock("x");
@@ -67,7 +67,7 @@ pub(crate) async fn readers_of_a_process_share_within_bounds(store: &impl Fixtur
     assert!(lock.try_read().await.unwrap().is_none(), "too late to read along");
     drop(second);
     drop(writing.await.unwrap());
-    // No more than 64 on one hold, however fast they come.
+    // No more than 64 on one hold, however fast they arrive.
     let mut readers = Vec::new();
     for _ in 0..200 {
         readers.push(lock.read().await.unwrap());
@@ -84,7 +84,7 @@ pub(crate) async fn a_crashed_reader_delays_a_writer_by_its_lease(store: &impl F
         lease: lease(300),
         ..request("x", someone())
     };
-    // Its client is there, but does nothing any more.
+    // Its client is connected, but does nothing any more.
     let client = store.client();
     granted(client.acquire(crashed).await);
     let lock = store.tenure().rwlock("x");
@@ -144,7 +144,7 @@ pub(crate) async fn a_writer_becomes_a_reader_without_a_gap(store: &impl Fixture
     assert!(next_writer.await.unwrap().fence() > fence);
 }
 
-/// Giving back what another guard of the same owner stands on would let others in beside it.
+/// Giving back permits that another guard of the same owner holds would admit others beside it.
 pub(crate) async fn an_owner_that_entered_twice_stays_a_writer(store: &impl Fixture) {
     let (lock, other) = (store.tenure().rwlock("x"), store.tenure().rwlock("x"));
     Owner::new()

@@ -1,4 +1,4 @@
-//! What can be read of a lock, and what an operator can do (R13, R14).
+//! Inspecting a lock, and forcing its release (R13, R14).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -69,7 +69,7 @@ pub(crate) async fn a_forced_release_leaves_a_record(store: &impl Fixture) {
     assert_eq!(outcome, ForceOutcome::Released(vec![entry.owner]));
 
     let lost = Wakeup::Lost { name: name("x"), owner: entry.owner };
-    assert_eq!(holder.hear().await, lost, "the holder is told");
+    assert_eq!(holder.hear().await, lost, "the holder is notified");
     let record = operator.inspect("x").await.forced.expect("a record is kept");
     assert_eq!((&*record.reason, &record.owners[..]), ("stuck since noon", &[entry.owner][..]));
     assert_eq!(record.by.pid, std::process::id());

@@ -47,7 +47,7 @@ pub(crate) async fn a_reentry_refreshes_the_lease(store: &impl Fixture) {
     granted(client.acquire(short(entries[1])).await);
     pass(ms(600)).await;
     assert_eq!(client.acquire(request("x", someone())).await, Acquired::Busy);
-    // A shorter lease of a further entry takes nothing away.
+    // A shorter lease of a further entry does not shorten the hold.
     let shorter = Entry { owner: entries[0].owner, number: 9 };
     granted(client.acquire(AcquireRequest { lease: lease(10), ..request("x", shorter) }).await);
     pass(ms(20)).await;

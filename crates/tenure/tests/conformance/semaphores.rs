@@ -35,11 +35,11 @@ async fn until_available(semaphore: &Semaphore, permits: u32) {
     }
 }
 
-/// Redisson's stay away.
+/// Redisson's are lost.
 pub(crate) async fn permits_of_a_crashed_holder_come_back(store: &impl Fixture) {
     let crashed =
         AcquireRequest { shape: semaphore(3, 3), lease: lease(300), ..request("x", someone()) };
-    // Its client is there, but does nothing any more.
+    // Its client is connected, but does nothing any more.
     let client = store.client();
     granted(client.acquire(crashed).await);
     let semaphore = store.tenure().semaphore("x", 3);

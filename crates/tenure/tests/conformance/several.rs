@@ -33,7 +33,7 @@ pub(crate) async fn several_locks_are_all_or_nothing(store: &impl Fixture) {
     for name in ["x", "z"] {
         drop(b.lock(name).acquire_within(LONG).await.unwrap());
     }
-    // Waited for, in its turn.
+    // It waits for it.
     let waiting = tokio::spawn(acquire_all(wanted(), Wait::within(LONG)));
     super::locks::until_waiting(&b, "y", 1).await;
     let behind = b.lock("z").try_acquire().await.unwrap();
@@ -68,12 +68,12 @@ pub(crate) async fn a_lock_named_twice_is_refused(store: &impl Fixture) {
 }
 
 /// I9.
-pub(crate) async fn one_lost_lock_is_told_by_all(store: &impl Fixture) {
+pub(crate) async fn one_lost_lock_is_reported_for_all(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
     let guards = acquire_all(["x", "y"].map(|name| a.lock(name)), Wait::forever()).await.unwrap();
     assert!(!guards.is_lost());
     b.lock("y").force_release("a test").await.unwrap();
-    let lost = tokio::time::timeout(LONG, guards.lost()).await.expect("told");
+    let lost = tokio::time::timeout(LONG, guards.lost()).await.expect("reported");
     assert_eq!(lost.name().as_str(), "y");
     assert!(guards.is_lost());
     assert!(guards.protect(async {}).await.is_err());

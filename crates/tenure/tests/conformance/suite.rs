@@ -40,8 +40,8 @@ macro_rules! conformance_suite {
                 stale_writers_are_refused_by_their_fence, a_client_finds_free_what_it_released,
                 a_client_finds_free_what_it_cancelled, many_tasks_contend_beside_busy_threads;
             guards: the_watchdog_keeps_the_lock, the_watchdog_ends_with_the_guard,
-                a_fixed_lease_is_not_renewed, loss_is_told_before_the_lease_ends,
-                loss_is_told_while_the_executor_is_blocked, a_forced_release_is_told_at_once,
+                a_fixed_lease_is_not_renewed, loss_is_reported_before_the_lease_ends,
+                loss_is_reported_while_the_executor_is_blocked, a_forced_release_is_reported_at_once,
                 protected_work_is_cancelled_on_loss, protected_work_gives_its_output,
                 a_dropped_guard_releases, a_panic_releases, a_guard_dropped_elsewhere_releases,
                 release_says_whether_it_was_held, reentry_is_counted_in_the_store,
@@ -61,13 +61,13 @@ macro_rules! conformance_suite {
                 a_lock_and_a_semaphore_refuse_each_other;
             several: several_locks_are_had_together, several_locks_are_all_or_nothing,
                 several_locks_in_any_order_do_not_deadlock, a_lock_named_twice_is_refused,
-                one_lost_lock_is_told_by_all, locks_of_different_stores_are_had_together;
+                one_lost_lock_is_reported_for_all, locks_of_different_stores_are_had_together;
             gatherings: a_latch_opens_with_the_last_count, a_latch_counts_an_owner_once,
                 a_count_outlives_its_client, a_latch_is_new_after_its_time,
                 a_barrier_opens_for_all_at_once, a_party_that_gave_up_is_not_counted,
                 a_party_that_was_dropped_is_not_counted_by_the_next;
-            elections: one_leads_and_the_next_follows, participants_are_told_in_order,
-                changes_of_leader_are_told, a_leader_that_is_forced_out_is_told,
+            elections: one_leads_and_the_next_follows, participants_are_listed_in_order,
+                changes_of_leader_are_reported, a_leader_that_is_forced_out_is_notified,
                 a_leader_goes_on_while_it_is_renewed, a_successor_goes_on_while_it_is_renewed,
                 terms_that_cannot_be_kept_are_refused;
         }

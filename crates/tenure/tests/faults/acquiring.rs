@@ -10,12 +10,12 @@ use tenure::{Backoff, Error, Fallback, Released, Tenure, Wait};
 use super::fixture::{LONG, poll_once, until_free};
 use crate::common::{Fault, Faulty, Kind, Stage, ms, pair};
 
-/// R31: the same entry is asked for again, and gets the same grant, once.
+/// R31: the same entry is requested again, and gets the same grant, once.
 #[tokio::test]
 async fn an_acquire_whose_reply_is_lost_is_asked_for_again() {
-    let (troubled, weather, calm) = pair();
+    let (faulty_client, weather, calm) = pair();
     weather.once(Kind::Acquire, Fault::ReplyLost);
-    let guard = troubled.lock("x").acquire().await.unwrap();
+    let guard = faulty_client.lock("x").acquire().await.unwrap();
     assert_eq!(weather.acquires.load(Ordering::SeqCst), 2);
     let info = calm.lock("x").inspect().await.unwrap();
     assert_eq!((info.holders[0].entries, info.holders[0].fence), (1, guard.fence()));
@@ -23,48 +23,51 @@ async fn an_acquire_whose_reply_is_lost_is_asked_for_again() {
     until_free(&calm, "x").await;
 }
 
-/// I6: unknown is never reported as refused, and what it may have left is undone.
+/// I6: unknown is never reported as refused, and its possible effect is undone.
 #[tokio::test]
 async fn an_unknown_acquire_that_is_given_up_is_released() {
-    let (troubled, weather, calm) = pair();
+    let (faulty_client, weather, calm) = pair();
     weather.once(Kind::Acquire, Fault::ReplyLost);
-    let error = troubled.lock("x").try_acquire().await.unwrap_err();
+    let error = faulty_client.lock("x").try_acquire().await.unwrap_err();
     assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
     assert!(error.to_string().contains("`x`"), "{error}");
     until_free(&calm, "x").await;
 
-    // Undone as well when the way is cut for a while right after.
+    // Undone also if the store is unreachable for a while right after.
     weather.once(Kind::Acquire, Fault::ReplyLost);
     weather.always(Kind::Cancel, Fault::RequestLost);
-    troubled.lock("x").try_acquire().await.unwrap_err();
-    assert!(calm.lock("x").try_acquire().await.unwrap().is_none(), "granted to nobody yet");
+    faulty_client.lock("x").try_acquire().await.unwrap_err();
+    assert!(
+        calm.lock("x").try_acquire().await.unwrap().is_none(),
+        "still granted to the lost acquire"
+    );
     weather.clear();
     until_free(&calm, "x").await;
-    assert!(troubled.flush(LONG).await);
+    assert!(faulty_client.flush(LONG).await);
 }
 
 /// I6: a refusal after an unanswered attempt does not make it known.
 #[tokio::test]
 async fn a_later_refusal_does_not_hide_an_unknown_outcome() {
-    let (troubled, weather, calm) = pair();
+    let (faulty_client, weather, calm) = pair();
     weather.once(Kind::Acquire, Fault::ReplyLost);
     weather.always(Kind::Acquire, Fault::Refused);
-    let error = troubled.lock("x").acquire().await.unwrap_err();
+    let error = faulty_client.lock("x").acquire().await.unwrap_err();
     assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
     until_free(&calm, "x").await;
 }
 
 /// R24.
 #[tokio::test]
-async fn an_unreachable_store_is_told_apart_from_a_busy_lock() {
-    let (troubled, weather, calm) = pair();
+async fn an_unreachable_store_is_distinguished_from_a_busy_lock() {
+    let (faulty_client, weather, calm) = pair();
     let held = calm.lock("x").acquire().await.unwrap();
-    assert!(troubled.lock("x").try_acquire().await.unwrap().is_none(), "busy");
+    assert!(faulty_client.lock("x").try_acquire().await.unwrap().is_none(), "busy");
     weather.cut(Fault::Refused);
     for error in [
-        troubled.lock("x").try_acquire().await.unwrap_err(),
-        troubled.lock("x").acquire().await.unwrap_err(),
-        troubled.lock("x").acquire_within(ms(50)).await.unwrap_err(),
+        faulty_client.lock("x").try_acquire().await.unwrap_err(),
+        faulty_client.lock("x").acquire().await.unwrap_err(),
+        faulty_client.lock("x").acquire_within(ms(50)).await.unwrap_err(),
     ] {
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
         assert_eq!(error.to_string(), "could not acquire `x`: connection refused");
@@ -72,7 +75,7 @@ async fn an_unreachable_store_is_told_apart_from_a_busy_lock() {
     drop(held);
 }
 
-/// R22: the caller chose a local lock for when the store is away, and sees that it got one.
+/// R22: the caller chose a local lock as the fallback, and the guard reports it.
 #[test]
 fn the_fallback_is_local_and_visible() {
     let faulty = Faulty::new(MemoryEngine::new());
@@ -99,8 +102,7 @@ fn the_fallback_is_local_and_visible() {
     assert_eq!(fallbacks, Some(DebugValue::Counter(2)));
 }
 
-/// R8, I6: the time allowed holds also when the store does not answer; what may have been granted
-/// is given back.
+/// R8, I6: the timeout holds also if the store does not answer; a possible grant is given back.
 #[tokio::test]
 async fn the_time_allowed_holds_without_an_answer() {
     for stage in [Stage::Request, Stage::Reply] {
@@ -109,22 +111,21 @@ async fn the_time_allowed_holds_without_an_answer() {
 }
 
 async fn time_allowed_without_an_answer(stage: Stage) {
-    let (troubled, weather, calm) = pair();
+    let (faulty_client, weather, calm) = pair();
     weather.hold_up(Kind::Acquire, stage);
-    let lock = troubled.lock("x");
+    let lock = faulty_client.lock("x");
     let acquire = lock.acquire_within(ms(50));
     let error = tokio::time::timeout(ms(2000), acquire).await.expect("in time").unwrap_err();
     assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
     weather.clear();
-    assert!(troubled.flush(LONG).await);
+    assert!(faulty_client.flush(LONG).await);
     until_free(&calm, "x").await;
 }
 
-/// R8: a store that said "busy" before, and is slow at the end, is no unknown outcome: the time is
-/// over.
+/// R8: if the store answered "busy" before and is slow at the end, the outcome is a timeout, not unknown.
 #[tokio::test]
 async fn time_that_ends_during_a_later_attempt_is_over() {
-    let (troubled, weather, calm) = pair();
+    let (faulty_client, weather, calm) = pair();
     let held = calm.lock("x").acquire().await.unwrap();
     let slow_down = {
         let weather = weather.clone();
@@ -134,11 +135,11 @@ async fn time_that_ends_during_a_later_attempt_is_over() {
         }
     };
     let wait = Wait::within(ms(50)).retry(Backoff::custom(slow_down));
-    let error = troubled.lock("x").acquire_with(wait).await.unwrap_err();
+    let error = faulty_client.lock("x").acquire_with(wait).await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     drop(held);
     weather.clear();
-    assert!(troubled.flush(LONG).await);
+    assert!(faulty_client.flush(LONG).await);
     until_free(&calm, "x").await;
 }
 
@@ -156,14 +157,14 @@ async fn an_acquire_dropped_at_any_await_leaves_nothing() {
 }
 
 async fn drop_after(polls_per_answer: usize, polls: usize, situation: &str) {
-    let (troubled, weather, calm) = pair();
+    let (faulty_client, weather, calm) = pair();
     weather.polls.store(polls_per_answer, Ordering::SeqCst);
     let mut held = match situation {
         "free" => None,
         _ => Some(calm.lock("x").acquire().await.unwrap()),
     };
     {
-        let lock = troubled.lock("x");
+        let lock = faulty_client.lock("x");
         let mut acquire = pin!(lock.acquire());
         for round in 0..polls {
             if situation == "released midway" && round == polls / 2 {
@@ -175,6 +176,6 @@ async fn drop_after(polls_per_answer: usize, polls: usize, situation: &str) {
         }
     }
     drop(held);
-    assert!(troubled.flush(LONG).await, "{polls} polls, {situation}");
+    assert!(faulty_client.flush(LONG).await, "{polls} polls, {situation}");
     until_free(&calm, "x").await;
 }

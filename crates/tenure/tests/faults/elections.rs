@@ -1,4 +1,4 @@
-//! Leaders that are cut off.
+//! Leaders that lose their connection.
 
 use tenure::{Tenure, WhyLost};
 use tokio::time::Instant;
@@ -7,16 +7,16 @@ use super::fixture::LONG;
 use crate::common::{Fault, Kind, Weather, ms, pair};
 
 /// I9, R27: no renewal is confirmed, so the leader steps down at its renew deadline, while the store
-/// still keeps everyone else out.
+/// still excludes all others.
 #[tokio::test]
 async fn a_leader_that_is_cut_off_steps_down_in_time() {
     for fault in [Fault::RequestLost, Fault::Refused, Fault::ReplyLost] {
-        let (troubled, weather, calm) = pair();
-        steps_down(&troubled, &weather, &calm, fault).await;
+        let (faulty_client, weather, calm) = pair();
+        steps_down(&faulty_client, &weather, &calm, fault).await;
     }
 }
 
-async fn steps_down(troubled: &Tenure, weather: &Weather, calm: &Tenure, fault: Fault) {
+async fn steps_down(faulty_client: &Tenure, weather: &Weather, calm: &Tenure, fault: Fault) {
     let (lease, renew_deadline) = (ms(1_500), ms(1_000));
     // A hundredth of the lease, and two milliseconds (A1).
     let drift = ms(17);
@@ -25,7 +25,7 @@ async fn steps_down(troubled: &Tenure, weather: &Weather, calm: &Tenure, fault: 
         tenure.election("x").lease(lease).renew_deadline(renew_deadline).retry(ms(5))
     };
     let asked = Instant::now();
-    let leading = election(troubled).campaign().await.unwrap();
+    let leading = election(faulty_client).campaign().await.unwrap();
     assert!(leading.is_leader());
     let lost = leading.deposed().await;
     assert!(asked.elapsed() >= renew_deadline - drift, "{fault:?}: {:?}", asked.elapsed());
@@ -35,9 +35,10 @@ async fn steps_down(troubled: &Tenure, weather: &Weather, calm: &Tenure, fault: 
     assert!(leading.protect(async {}).await.is_err(), "nothing is begun any more");
 
     let other = election(calm);
-    let still = other.leader().await.unwrap().expect("told before the lease ended in the store");
+    let still =
+        other.leader().await.unwrap().expect("notified before the lease ended in the store");
     assert_eq!(still.owner, leading.owner());
-    assert!(other.try_campaign().await.unwrap().is_none(), "in between nobody leads");
+    assert!(other.try_campaign().await.unwrap().is_none(), "there is no leader in between");
     let left = calm.lock("x").inspect().await.unwrap().holders[0].lease_left;
     assert!(left > ms(100), "{fault:?}: work has {left:?} to end");
     if fault != Fault::ReplyLost {
@@ -49,8 +50,8 @@ async fn steps_down(troubled: &Tenure, weather: &Weather, calm: &Tenure, fault: 
 /// I9, R27: a renewal that is confirmed in time keeps the leader, also after some were lost.
 #[tokio::test]
 async fn a_leader_survives_renewals_that_fail_for_a_while() {
-    let (troubled, weather, _calm) = pair();
-    let election = troubled.election("x").lease(ms(900)).renew_deadline(ms(700));
+    let (faulty_client, weather, _calm) = pair();
+    let election = faulty_client.election("x").lease(ms(900)).renew_deadline(ms(700));
     let leading = election.campaign().await.unwrap();
     for fault in [Fault::RequestLost, Fault::Refused] {
         weather.once(Kind::Renew, fault);

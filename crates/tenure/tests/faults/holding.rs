@@ -9,11 +9,11 @@ use tenure::{Error, Released, WhyLost};
 use super::fixture::{LONG, poll_once, until_free};
 use crate::common::{Fault, Kind, Stage, Weather, ms, pair, pass};
 
-/// A lost renewal leaves the old deadline standing; the next one saves the lock.
+/// A lost renewal leaves the old deadline; the next one keeps the lock.
 #[tokio::test]
 async fn a_lock_survives_renewals_that_fail_for_a_while() {
-    let (troubled, weather, _) = pair();
-    let guard = troubled.lock("x").lease(ms(600)).acquire().await.unwrap();
+    let (faulty_client, weather, _) = pair();
+    let guard = faulty_client.lock("x").lease(ms(600)).acquire().await.unwrap();
     for fault in [Fault::Refused, Fault::RequestLost, Fault::ReplyLost] {
         weather.once(Kind::Renew, fault);
     }
@@ -24,55 +24,55 @@ async fn a_lock_survives_renewals_that_fail_for_a_while() {
     assert_eq!(guard.release().await.unwrap(), Released::Now);
 }
 
-/// I9: cut off, the holder is told before the store lets anyone else in.
+/// I9: a holder without a connection is notified before the store grants the lock to another.
 #[tokio::test]
-async fn a_holder_that_is_cut_off_is_told_in_time() {
-    let (troubled, weather, calm) = pair();
-    // The margin is a share of the lease, and must be more than a busy machine takes to run a thread.
-    let guard = troubled.lock("x").lease(ms(8000)).acquire().await.unwrap();
+async fn a_holder_that_is_cut_off_is_notified_in_time() {
+    let (faulty_client, weather, calm) = pair();
+    // The margin is a share of the lease, and must be longer than a busy machine takes to schedule a thread.
+    let guard = faulty_client.lock("x").lease(ms(8000)).acquire().await.unwrap();
     weather.cut(Fault::RequestLost);
     assert_eq!(guard.lost().await.why(), WhyLost::LeaseEnded);
-    assert!(!calm.lock("x").inspect().await.unwrap().is_free(), "told too late");
+    assert!(!calm.lock("x").inspect().await.unwrap().is_free(), "reported too late");
     let next = calm.lock("x").acquire_within(LONG).await.unwrap();
     weather.clear();
     drop(guard);
-    assert!(troubled.flush(LONG).await);
+    assert!(faulty_client.flush(LONG).await);
     assert_eq!(calm.lock("x").inspect().await.unwrap().holders[0].owner, next.owner(), "I3");
 }
 
-/// R31: "already gone" is success for a release that was sent twice.
+/// R31: "not held" is success for a release that was sent twice.
 #[tokio::test]
 async fn a_release_whose_reply_is_lost_goes_on_in_the_background() {
-    let (troubled, weather, calm) = pair();
+    let (faulty_client, weather, calm) = pair();
     for fault in [Fault::ReplyLost, Fault::RequestLost] {
-        let guard = troubled.lock("x").acquire().await.unwrap();
+        let guard = faulty_client.lock("x").acquire().await.unwrap();
         weather.once(Kind::Release, fault);
         let error = guard.release().await.unwrap_err();
         assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
         until_free(&calm, "x").await;
     }
-    let guard = troubled.lock("x").acquire().await.unwrap();
+    let guard = faulty_client.lock("x").acquire().await.unwrap();
     weather.once(Kind::Release, Fault::RequestLost);
     drop(guard);
     until_free(&calm, "x").await;
 }
 
-/// I6: a refusal has done nothing, so it is tried again, and what is told in the end is the truth.
+/// I6: a refusal has no effect, so the release is retried, and its final outcome is the true one.
 #[tokio::test]
 async fn a_refused_release_is_tried_again() {
-    let (troubled, weather, calm) = pair();
-    let guard = troubled.lock("x").acquire().await.unwrap();
+    let (faulty_client, weather, calm) = pair();
+    let guard = faulty_client.lock("x").acquire().await.unwrap();
     weather.once(Kind::Release, Fault::Refused);
     assert_eq!(guard.release().await.unwrap(), Released::Now);
     assert!(calm.lock("x").inspect().await.unwrap().is_free());
 }
 
-/// I6: refused until its lease has ended, the lock was held all the same while its holder used it: that
-/// it was not released is told, and not that it was lost.
+/// I6: a release that is refused until the lease has ended: the lock was held while its holder used it, so
+/// the error is that it was not released, and not that it was lost.
 #[tokio::test]
 async fn a_release_that_is_refused_to_the_end_of_the_lease_is_no_loss() {
-    let (troubled, weather, calm) = pair();
-    let guard = troubled.lock("x").lease(ms(500)).acquire().await.unwrap();
+    let (faulty_client, weather, calm) = pair();
+    let guard = faulty_client.lock("x").lease(ms(500)).acquire().await.unwrap();
     weather.always(Kind::Release, Fault::Refused);
     let error = guard.release().await.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
@@ -80,25 +80,25 @@ async fn a_release_that_is_refused_to_the_end_of_the_lease_is_no_loss() {
     until_free(&calm, "x").await;
 }
 
-/// I8: a lock that the store never lets go of, as one whose record cannot be read, is not released for
-/// ever: the lease has ended long before.
+/// I8: the release of a lock whose store always refuses, as for a record that cannot be read, is not retried
+/// forever: the lease has ended long before.
 #[tokio::test]
 async fn a_release_in_the_background_ends_with_the_lease() {
-    let (troubled, weather, calm) = pair();
-    let guard = troubled.lock("x").lease(ms(300)).acquire().await.unwrap();
+    let (faulty_client, weather, calm) = pair();
+    let guard = faulty_client.lock("x").lease(ms(300)).acquire().await.unwrap();
     weather.always(Kind::Release, Fault::Refused);
     drop(guard);
-    assert!(troubled.flush(LONG).await, "it goes on");
+    assert!(faulty_client.flush(LONG).await, "it does not end");
     until_free(&calm, "x").await;
 }
 
-/// I8: a release that is dropped goes on, for every k.
+/// I8: a release that is dropped continues, for every k.
 #[tokio::test]
 async fn a_release_dropped_at_any_await_still_releases() {
     for polls in 0..8 {
-        let (troubled, weather, calm) = pair();
+        let (faulty_client, weather, calm) = pair();
         weather.polls.store(4, Ordering::SeqCst);
-        let guard = troubled.lock("x").acquire().await.unwrap();
+        let guard = faulty_client.lock("x").acquire().await.unwrap();
         {
             let mut release = pin!(guard.release());
             for _ in 0..polls {
@@ -111,16 +111,16 @@ async fn a_release_dropped_at_any_await_still_releases() {
     }
 }
 
-/// I6, I8: everything at once. Whatever is lost, nobody is let in beside a holder, and in the end
-/// nothing is left.
+/// I6, I8: everything at once. Whatever is lost, no second holder is granted, and in the end nothing is
+/// left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_leaks_in_a_storm() {
-    let (troubled, weather, calm) = pair();
+    let (faulty_client, weather, calm) = pair();
     weather.polls.store(2, Ordering::SeqCst);
     let inside = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..12u64)
         .map(|task| {
-            let client = if task % 3 == 0 { calm.clone() } else { troubled.clone() };
+            let client = if task % 3 == 0 { calm.clone() } else { faulty_client.clone() };
             let inside = inside.clone();
             tokio::spawn(async move {
                 for round in 0..60u64 {
@@ -157,17 +157,17 @@ async fn nothing_leaks_in_a_storm() {
     }
     storm.abort();
     weather.clear();
-    assert!(troubled.flush(LONG).await);
+    assert!(faulty_client.flush(LONG).await);
     until_free(&calm, "x").await;
 }
 
-/// I6, R27: the guard is a reader's at once, and others may read as soon as the store knows.
+/// I6, R27: the guard is a reader's at once, and others may read as soon as the store has the downgrade.
 #[tokio::test]
 async fn a_downgrade_whose_reply_is_lost_goes_on_in_the_background() {
     for fault in [Fault::ReplyLost, Fault::RequestLost, Fault::Refused] {
-        let (troubled, weather, calm) = pair();
+        let (faulty_client, weather, calm) = pair();
         let other = calm.rwlock("x");
-        let writing = troubled.rwlock("x").write().await.unwrap();
+        let writing = faulty_client.rwlock("x").write().await.unwrap();
         weather.once(Kind::Release, fault);
         let reading = writing.downgrade().await;
         let beside = other.read_within(LONG).await.unwrap();
@@ -179,18 +179,17 @@ async fn a_downgrade_whose_reply_is_lost_goes_on_in_the_background() {
     }
 }
 
-/// I5, I8, R27: released before the store was told that it only reads; the late message harms
-/// nobody.
+/// I5, I8, R27: released before the downgrade has reached the store; the late request has no effect.
 #[tokio::test]
 async fn a_downgrade_overtaken_by_its_release_is_over() {
-    let (troubled, weather, calm) = pair();
-    let writing = troubled.rwlock("x").write().await.unwrap();
+    let (faulty_client, weather, calm) = pair();
+    let writing = faulty_client.rwlock("x").write().await.unwrap();
     for _ in 0..3 {
         weather.once(Kind::Release, Fault::RequestLost);
     }
     drop(writing.downgrade().await);
     let next = calm.rwlock("x").write_within(LONG).await.unwrap();
-    assert!(troubled.flush(LONG).await);
+    assert!(faulty_client.flush(LONG).await);
     assert!(calm.rwlock("x").try_read().await.unwrap().is_none(), "the next one writes");
     next.release().await.unwrap();
     until_free(&calm, "x").await;
@@ -202,13 +201,13 @@ async fn until_held_up(weather: &Weather) {
     }
 }
 
-/// I9: the answer was long on its way, and little is left of the lease. It is renewed while there is time,
-/// in a store that is well.
+/// I9: the answer was slow, and little is left of the lease. It is renewed in time, in a store without
+/// faults.
 #[tokio::test]
 async fn a_grant_with_little_left_is_renewed_in_time() {
-    let (troubled, weather, _) = pair();
+    let (faulty_client, weather, _) = pair();
     weather.hold_up(Kind::Acquire, Stage::Reply);
-    let lock = troubled.lock("x").lease(ms(6000));
+    let lock = faulty_client.lock("x").lease(ms(6000));
     let acquire = tokio::spawn(async move { lock.acquire().await });
     until_held_up(&weather).await;
     pass(ms(4300)).await;
@@ -221,13 +220,13 @@ async fn a_grant_with_little_left_is_renewed_in_time() {
     assert_eq!(guard.release().await.unwrap(), Released::Now);
 }
 
-/// I9: a lock is taken away while its grant is on the way to the holder. The message comes first, and is not
-/// forgotten.
+/// I9: a lock is taken away while its grant is in flight to the holder. The message arrives first, and is
+/// not forgotten.
 #[tokio::test]
-async fn a_loss_told_before_its_hold_is_there_is_not_missed() {
-    let (troubled, weather, calm) = pair();
+async fn a_loss_reported_before_its_hold_exists_is_not_missed() {
+    let (faulty_client, weather, calm) = pair();
     weather.hold_up(Kind::Acquire, Stage::Reply);
-    let locks = [troubled.lock("x"), troubled.lock("x").fixed_lease(LONG * 3)];
+    let locks = [faulty_client.lock("x"), faulty_client.lock("x").fixed_lease(LONG * 3)];
     for lock in locks {
         weather.hold_up(Kind::Acquire, Stage::Reply);
         let acquire = tokio::spawn(async move { lock.acquire().await });
@@ -235,7 +234,8 @@ async fn a_loss_told_before_its_hold_is_there_is_not_missed() {
         calm.lock("x").force_release("a test").await.unwrap();
         weather.clear();
         let guard = acquire.await.unwrap().unwrap();
-        let lost = tokio::time::timeout(ms(5000), guard.lost()).await.expect("it is told at once");
+        let lost =
+            tokio::time::timeout(ms(5000), guard.lost()).await.expect("it is reported at once");
         assert_eq!(lost.why(), WhyLost::NotHeld);
     }
 }

@@ -1,5 +1,4 @@
-//! Calls that take their time on the caller's thread, as on a store that is a file: what is called first
-//! may be performed last.
+//! Calls that block the caller's thread, as in a store that is a file: the first call may be performed last.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
@@ -14,7 +13,7 @@ use tenure::{LockInfo, LockName, Released, Tenure};
 use super::fixture::{LONG, until_free, until_waiting};
 use crate::common::{Kind, ms, pass};
 
-/// Keeps calls of some kinds from going on.
+/// Blocks calls of some kinds.
 #[derive(Default)]
 struct Barrier {
     closed: Mutex<Vec<Kind>>,
@@ -97,8 +96,8 @@ impl Engine for Blocking {
     }
 }
 
-/// A waiter of a client whose calls block, with a question of its line that does so now, and the lock
-/// that the waiter was given meanwhile.
+/// A waiter of a client whose calls block, with a question of its wait group that blocks now, and the lock
+/// that the waiter got meanwhile.
 async fn held_with_a_question_under_way() -> (Arc<Barrier>, Tenure, Tenure, tenure::Guard) {
     let store = MemoryEngine::new();
     let (barrier, listener) = (Arc::<Barrier>::default(), Arc::default());
@@ -119,9 +118,9 @@ async fn held_with_a_question_under_way() -> (Arc<Barrier>, Tenure, Tenure, tenu
     (barrier, blocking, calm, guard)
 }
 
-/// I6, I8: a question of the line is under way when the lock is released. Its answer comes while the
-/// release is under way, too: what undoes it does not overtake the release, which says that the lock was
-/// held until now.
+/// I6, I8: a question of the wait group is in flight when the lock is released. Its answer arrives while the
+/// release is in flight, too: the cancel does not overtake the release, which reports that the lock was held
+/// until now.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_release_is_not_overtaken_by_what_undoes_a_question() {
     let (barrier, blocking, calm, guard) = held_with_a_question_under_way().await;
@@ -138,7 +137,7 @@ async fn a_release_is_not_overtaken_by_what_undoes_a_question() {
     until_free(&calm, "x").await;
 }
 
-/// I5, I8: the question is performed after the release, and takes the lock for nobody. That is undone.
+/// I5, I8: the question is performed after the release, and takes the lock without a task. That is undone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_question_overtaken_by_a_release_is_undone() {
     let (barrier, blocking, calm, guard) = held_with_a_question_under_way().await;

@@ -1,4 +1,4 @@
-//! Panics: those of foreign code harm nothing else, and one that ends the driver is told to all.
+//! Panics: in foreign code they have no other effect, and a panic that ends the driver is reported to all.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -43,10 +43,10 @@ async fn until_woken(bad: &Bad) {
     }
 }
 
-/// I7, I9: the waker of one future panics on the driver's thread, where a timer wakes it. All others are
+/// I7, I9: the waker of one future panics on the driver's thread, where a timer wakes it. All other tasks are
 /// served as before.
 #[tokio::test]
-async fn a_waker_that_panics_at_its_time_harms_nobody() {
+async fn a_waker_that_panics_at_its_time_harms_no_other_task() {
     let tenure = Tenure::memory().unwrap();
     let held = tenure.lock("x").fixed_lease(ms(600)).acquire().await.unwrap();
     let bad = Arc::new(Bad::default());
@@ -57,19 +57,19 @@ async fn a_waker_that_panics_at_its_time_harms_nobody() {
     std::mem::forget(waker);
     until_woken(&bad).await;
     std::mem::forget(bad);
-    // Timers still end, leases still end, and those who wait are still served.
+    // Timers still fire, leases still end, and waiters are still served.
     let next = tokio::time::timeout(LONG, tenure.lock("x").acquire_within(ms(10))).await;
     assert!(matches!(next, Ok(Err(Error::TimedOut { .. }))), "{next:?}");
-    let lost = tokio::time::timeout(LONG, held.lost()).await.expect("the loss is told");
+    let lost = tokio::time::timeout(LONG, held.lost()).await.expect("the loss is reported");
     assert_eq!(lost.why(), WhyLost::LeaseEnded);
     assert!(tenure.health().is_well());
     std::mem::forget(waiting);
 }
 
-/// I7: the waker of a waiter panics where the lock is handed over to it, which is in the release of
-/// another. The release is none the worse for it, and the lock is the waiter's.
+/// I7: the waker of a waiter panics during its hand-over, which is in another task's release. The release
+/// succeeds, and the waiter has the lock.
 #[tokio::test]
-async fn a_waker_that_panics_at_its_turn_harms_nobody() {
+async fn a_waker_that_panics_at_its_turn_harms_no_other_task() {
     let store = MemoryEngine::new();
     let [one, other] =
         [store.another(), store.another()].map(|engine| Tenure::builder().engine(engine).unwrap());
@@ -92,9 +92,9 @@ async fn a_waker_that_panics_at_its_turn_harms_nobody() {
     std::mem::forget(bad);
 }
 
-/// I9: one of those who wait for the loss of a lock has a waker that panics; the others are told.
+/// I9: one of the tasks that wait for the loss of a lock has a waker that panics; the others are notified.
 #[tokio::test]
-async fn a_loss_is_told_to_the_others() {
+async fn a_loss_is_reported_to_the_others() {
     let tenure = Tenure::memory().unwrap();
     let guard = tenure.lock("x").fixed_lease(ms(300)).acquire().await.unwrap();
     let signals = [guard.lost_signal(), guard.lost_signal(), guard.lost_signal()];
@@ -108,14 +108,14 @@ async fn a_loss_is_told_to_the_others() {
     pass(ms(20)).await;
     assert!(watching.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     std::mem::forget(waker);
-    // Nothing but the signal wakes this one: it asks for no time.
+    // Only the signal wakes this one: it sets no timer.
     let after = tokio::spawn({
         let signal = signals[2].clone();
         async move { signal.lost().await }
     });
-    for told in [before, after] {
-        let told = tokio::time::timeout(LONG, told).await.expect("it is told").unwrap();
-        assert_eq!(told.why(), WhyLost::LeaseEnded);
+    for notified in [before, after] {
+        let notified = tokio::time::timeout(LONG, notified).await.expect("it is notified").unwrap();
+        assert_eq!(notified.why(), WhyLost::LeaseEnded);
     }
     until_woken(&bad).await;
     std::mem::forget((bad, watching));
@@ -162,10 +162,10 @@ impl Engine for Broken {
     }
 }
 
-/// I6, I9: a panic ends the driver's thread. What is held is lost, those who wait get an error, and so
-/// does all that follows: nothing hangs, and nothing says that all is well.
+/// I6, I9: a panic ends the driver's thread. Its holds are lost, its waiters get an error, and so does every
+/// later call: nothing hangs, and nothing succeeds.
 #[tokio::test]
-async fn a_thread_that_ends_is_told_to_all() {
+async fn a_thread_that_ends_is_reported_to_all() {
     let store = MemoryEngine::new();
     let calm = Tenure::builder().engine(store.another()).unwrap();
     let tenure = Tenure::builder().engine(Broken(store.another())).unwrap();
@@ -179,12 +179,12 @@ async fn a_thread_that_ends_is_told_to_all() {
     assert!(tenure.health().is_well());
     let watched = tenure.lock("x").lease(ms(300)).acquire().await.unwrap();
     for guard in [&watched, &fixed] {
-        let lost = tokio::time::timeout(LONG, guard.lost()).await.expect("the loss is told");
+        let lost = tokio::time::timeout(LONG, guard.lost()).await.expect("the loss is reported");
         assert_eq!(lost.why(), WhyLost::Ended);
         assert!(guard.is_lost());
     }
     for waiter in waiters {
-        let ended = tokio::time::timeout(LONG, waiter).await.expect("it is told").unwrap();
+        let ended = tokio::time::timeout(LONG, waiter).await.expect("it is notified").unwrap();
         assert!(matches!(ended, Err(Error::Ended)), "{ended:?}");
     }
     let later = tokio::time::timeout(LONG, tenure.lock("y").acquire()).await.unwrap();
@@ -193,7 +193,7 @@ async fn a_thread_that_ends_is_told_to_all() {
     let health = tenure.health();
     assert!(!health.is_well());
     assert!(health.links[0].error.as_ref().unwrap().contains("panic"), "{health:?}");
-    // What it held is given back all the same.
+    // Its holds are released nevertheless.
     drop((watched, fixed));
     drop(calm.lock("x").acquire_within(LONG).await.unwrap());
 }

@@ -1,4 +1,4 @@
-//! Several locks at once, in stores that lose what they are told.
+//! Several locks at once, in stores that lose requests and answers.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,19 +14,18 @@ async fn all_of(tenure: &Tenure) -> Result<Guards, Error> {
     acquire_all(["x", "y", "z"].map(|name| tenure.lock(name)), Wait::within(LONG)).await
 }
 
-/// I5, I6, R27: one of the answers, or of the requests, is lost. All are had nevertheless, each
-/// once.
+/// I5, I6, R27: one of the answers or requests is lost. All locks are acquired nevertheless, each once.
 #[tokio::test]
 async fn several_locks_are_had_though_one_answer_is_lost() {
     for fault in [Fault::ReplyLost, Fault::RequestLost, Fault::Refused] {
         for place in 0..3 {
-            let (troubled, weather, calm) = pair();
+            let (faulty_client, weather, calm) = pair();
             for _ in 0..place {
                 weather.once(Kind::Acquire, Fault::None);
             }
             weather.once(Kind::Acquire, fault);
-            let guards = all_of(&troubled).await.unwrap();
-            assert!(troubled.flush(LONG).await);
+            let guards = all_of(&faulty_client).await.unwrap();
+            assert!(faulty_client.flush(LONG).await);
             guards.ensure_held().unwrap();
             for guard in guards.iter() {
                 let info = calm.lock(guard.name().as_str()).inspect().await.unwrap();
@@ -35,29 +34,29 @@ async fn several_locks_are_had_though_one_answer_is_lost() {
                 assert_eq!(info.waiting, 0, "{fault:?} {place}");
             }
             assert_eq!(guards.release().await.unwrap(), Released::Now);
-            free_everywhere(&[(&troubled, &calm)]).await;
+            free_everywhere(&[(&faulty_client, &calm)]).await;
         }
     }
 }
 
-/// I6, I8, R27: a store that answers nothing is given up, and nothing is kept of the others.
+/// I6, I8, R27: a store without answers is given up, and the other locks are released.
 #[tokio::test]
 async fn several_locks_are_given_up_together() {
-    let (troubled, weather, calm) = pair();
+    let (faulty_client, weather, calm) = pair();
     for _ in 0..2 {
         weather.once(Kind::Acquire, Fault::None);
     }
     weather.always(Kind::Acquire, Fault::ReplyLost);
-    let error = all_of(&troubled).await.unwrap_err();
+    let error = all_of(&faulty_client).await.unwrap_err();
     assert!(matches!(&error, Error::Unknown { .. }), "{error:?}");
     assert!(error.to_string().contains("`z`"), "{error}");
     weather.clear();
-    free_everywhere(&[(&troubled, &calm)]).await;
+    free_everywhere(&[(&faulty_client, &calm)]).await;
 }
 
-/// I9, R27: a fixed lease that has ended while another lock was waited for is an error, and nothing is kept.
+/// I9, R27: a fixed lease that ended during the wait for another lock is an error, and all locks are released.
 #[tokio::test]
-async fn a_lease_that_ended_meanwhile_is_told() {
+async fn a_lease_that_ended_meanwhile_is_reported() {
     let (tenure, _, calm) = pair();
     let held = calm.lock("y").acquire().await.unwrap();
     let locks = [tenure.lock("x").fixed_lease(ms(200)), tenure.lock("y")];
@@ -120,21 +119,21 @@ async fn drop_after(polls_per_answer: usize, polls: usize, situation: &str) {
 }
 
 async fn free_everywhere(stores: &[(&Tenure, &Tenure)]) {
-    for (troubled, calm) in stores {
-        assert!(troubled.flush(LONG).await);
+    for (faulty_client, calm) in stores {
+        assert!(faulty_client.flush(LONG).await);
         for name in ["x", "y", "z"] {
             until_free(calm, name).await;
         }
     }
 }
 
-/// I8, R27: a release of several that is dropped goes on, for every k.
+/// I8, R27: a release of several that is dropped continues, for every k.
 #[tokio::test]
 async fn a_release_of_several_dropped_at_any_await_still_releases() {
     for polls in 0..8 {
-        let (troubled, weather, calm) = pair();
+        let (faulty_client, weather, calm) = pair();
         weather.polls.store(4, Ordering::SeqCst);
-        let guards = all_of(&troubled).await.unwrap();
+        let guards = all_of(&faulty_client).await.unwrap();
         {
             let mut release = pin!(guards.release());
             for _ in 0..polls {
@@ -143,13 +142,13 @@ async fn a_release_of_several_dropped_at_any_await_still_releases() {
                 }
             }
         }
-        free_everywhere(&[(&troubled, &calm)]).await;
+        free_everywhere(&[(&faulty_client, &calm)]).await;
     }
-    let (troubled, weather, calm) = pair();
-    let guards = all_of(&troubled).await.unwrap();
+    let (faulty_client, weather, calm) = pair();
+    let guards = all_of(&faulty_client).await.unwrap();
     weather.once(Kind::Release, Fault::ReplyLost);
     let error = guards.release().await.unwrap_err();
     assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
-    free_everywhere(&[(&troubled, &calm)]).await;
+    free_everywhere(&[(&faulty_client, &calm)]).await;
     assert!(calm.lock("x").acquire_within(ms(100)).await.is_ok());
 }

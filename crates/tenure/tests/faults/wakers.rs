@@ -21,7 +21,7 @@ impl Wake for Curious {
 
 impl Drop for Curious {
     fn drop(&mut self) {
-        // A timer, a line and a hold: whatever the driver has a lock for.
+        // A timer, a wait group and a hold: each has a mutex in the driver.
         let lock = self.tenure.lock("y");
         let mut waiting = Box::pin(lock.acquire_within(ms(1000)));
         let _ = waiting.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -30,7 +30,7 @@ impl Drop for Curious {
     }
 }
 
-/// Polls a future with one waker after another, each of which it then has alone, and drops it.
+/// Polls a future with one waker after another, of which it has the only reference, and drops it.
 fn poll_with<F: Future>(wakers: [Waker; 3], mut future: Pin<Box<F>>) {
     for waker in wakers {
         assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
@@ -38,7 +38,7 @@ fn poll_with<F: Future>(wakers: [Waker; 3], mut future: Pin<Box<F>>) {
 }
 
 /// I8: a future is polled with another waker each time, and then dropped. The former wakers are dropped
-/// in the midst of it, and call back: nothing waits for itself.
+/// meanwhile, and call back: there is no deadlock.
 #[test]
 fn a_waker_may_call_back_when_it_is_dropped() {
     let tenure = Tenure::memory().unwrap();
@@ -59,7 +59,7 @@ fn a_waker_may_call_back_when_it_is_dropped() {
         poll_with(of_watching, Box::pin(signal.lost()));
     });
     for _ in 0..6 {
-        drops.recv_timeout(Duration::from_secs(20)).expect("it waits for itself");
+        drops.recv_timeout(Duration::from_secs(20)).expect("no deadlock");
     }
     drop(held);
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::other::{LONG, connect, start, wait_for};
 
-/// A writer that waits, on a thread of its own.
+/// A waiting writer, on a thread of its own.
 fn writer(tenure: &Tenure) -> JoinHandle<(WriteGuard, Instant)> {
     let lock = tenure.rwlock("x");
     let writer = std::thread::spawn(move || {
@@ -21,8 +21,8 @@ fn writer(tenure: &Tenure) -> JoinHandle<(WriteGuard, Instant)> {
     writer
 }
 
-/// I1, I7, R27: every reader has a lease of its own. The one that was killed is in nobody's way
-/// after it, and the one that lives is not overlooked.
+/// I1, I7, R27: every reader has a lease of its own. A reader that was killed blocks no writer after it, and
+/// a live one still does.
 #[test]
 fn a_killed_reader_does_not_hold_up_a_writer_nor_let_it_in() {
     let server = Server::start();
@@ -41,7 +41,7 @@ fn a_killed_reader_does_not_hold_up_a_writer_nor_let_it_in() {
     assert!(at > left && !written.is_lost());
 }
 
-/// I1, R27: nobody writes while a reader that was killed may still read.
+/// I1, R27: no writer is granted during the lease of a reader that was killed.
 #[test]
 fn a_killed_reader_keeps_a_writer_out_for_its_lease() {
     let server = Server::start();
@@ -57,7 +57,7 @@ fn a_killed_reader_keeps_a_writer_out_for_its_lease() {
     assert!(at < asked + lease_left + Duration::from_secs(3), "I7: it asks when the lease ends");
 }
 
-/// R27: the permits of a process that was killed come back with the end of its lease.
+/// R27: the permits of a process that was killed are free when its lease ends.
 #[test]
 fn permits_of_a_killed_process_come_back() {
     let server = Server::start();
@@ -73,8 +73,7 @@ fn permits_of_a_killed_process_come_back() {
     assert_eq!(block_on(semaphore.available()).unwrap(), 0);
 }
 
-/// I7, R27: a party that was killed is not there any more after its heartbeat; the barrier opens
-/// with one that is.
+/// I7, R27: a party that was killed is not counted after its heartbeat; the barrier opens with a live one.
 #[test]
 fn a_barrier_does_not_open_with_a_killed_party() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! The other process: what the tests start, and what it does.
+//! The other process, which the tests start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,10 @@ use crate::process::{Process, part, this_program};
 
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// How long a party that does not ask again is taken to be there.
+/// How long a party that does not ask again is considered alive.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Starts a process of its own that takes "x" as a `lock`, `reader`, `permits` or `party`, and says
-/// so.
+/// Starts a process that acquires "x" as a `lock`, `reader`, `permits` or `party`, and prints its progress.
 pub(crate) fn start(server: &Server, role: &str) -> Process {
     let mut command = this_program();
     part(&mut command, "processes::other::the_other_process")
@@ -26,8 +25,8 @@ pub(crate) fn start(server: &Server, role: &str) -> Process {
     Process::start(&mut command)
 }
 
-/// What the other process does: takes the lock with a lease of a second, keeps it as long as it
-/// can, and says how that ended.
+/// The other process: acquires the lock with a lease of a second, keeps it until it is lost, and prints how
+/// that ended.
 #[test]
 #[ignore = "the other half of the tests here, which run it"]
 fn the_other_process() {
@@ -57,7 +56,7 @@ async fn take(tenure: &Tenure, role: &str) -> Guard {
     }
 }
 
-/// Asks as long as it lives, as a client does, but more often.
+/// Asks repeatedly, as a client does, but more often.
 async fn wait_as_party(url: &str) {
     let engine = RedisEngine::connect(url).await.unwrap();
     let claim = Duration::from_secs(3);
@@ -80,7 +79,7 @@ pub(crate) fn connect(server: &Server) -> Tenure {
     block_on(Tenure::connect(&server.url())).unwrap()
 }
 
-/// Waits until the store shows this of "x"; long enough, and not for ever.
+/// Waits until the store shows this state of "x"; panics after a long time.
 pub(crate) fn wait_for(tenure: &Tenure, is_so: impl Fn(&LockInfo) -> bool) {
     let started = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! An executor that polls a task where it is woken. Nothing forbids that, and it shows what calls what.
+//! An executor that polls a task where it is woken. That is allowed, and reveals nested calls.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
         self.is_woken.store(true, Ordering::SeqCst);
-        // Without the work, it is being polled, further down or on another thread, which looks again.
+        // If the work is taken, it is being polled, further down the stack or on another thread, which polls again.
         while self.is_woken.load(Ordering::SeqCst) {
             let Some(mut work) = self.work.lock().unwrap().take() else { return };
             self.is_woken.store(false, Ordering::SeqCst);
