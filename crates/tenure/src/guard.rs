@@ -18,7 +18,7 @@ use crate::owner::Owner;
 /// A held lock. Dropping the guard releases the lock, from any thread, on error and on panic.
 ///
 /// The lock can be lost while the guard lives: the store was unreachable for too long, the process
-/// was stopped, or an operator took it away. [`Guard::lost`] completes at once, [`Guard::protect`]
+/// was stopped, or an operator took it away. [`Guard::lost`] reports it at once, [`Guard::protect`]
 /// cancels the work, and with [`Guard::fence`] the database can refuse a late write.
 ///
 /// # Examples

@@ -79,7 +79,7 @@ impl Driver {
         // The store first: if it cannot keep the hold beyond this client, the hold stays watched.
         let detached = self.engine.detach(&held.name, held.entry.owner);
         detached.map_err(|error| Error::from_store(&held.name, "detach", error))?;
-        self.finish(held);
+        self.agenda.finish(held);
         Ok(())
     }
 
@@ -90,12 +90,7 @@ impl Driver {
         }
         // On an error the store may end it earlier, which no caller relies on.
         let _ = self.engine.detach(&held.name, held.entry.owner);
-        self.finish(held);
-    }
-
-    /// Ends the watch over a hold. False if it was lost, or ended before.
-    pub(super) fn finish(&self, held: &Arc<Held>) -> bool {
-        self.agenda.finish(held)
+        self.agenda.finish(held);
     }
 }
 

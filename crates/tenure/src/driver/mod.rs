@@ -185,7 +185,7 @@ impl Driver {
             foreign::call(|| self.lose(&held, WhyLost::Ended));
         }
         foreign::wake_all(all.wakers);
-        // This calls the engine, which may be what has panicked.
+        // This calls the engine, which may have caused the panic.
         foreign::call(|| self.close_all_groups());
         self.background.idle.announce();
         // The thread sees the flag, and ends.

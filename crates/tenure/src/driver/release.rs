@@ -22,7 +22,7 @@ impl Driver {
             return Ok(Released::Now);
         };
         let was_lost = pending.was_lost;
-        // After its deadline, a hold that this release has ended would look lost.
+        // After its deadline, a hold that this release has ended would be reported as lost.
         let until = (clock::now() + self.patience).min(held.deadline());
         let result = pending.retry_refused(until).await;
         match result {
@@ -66,7 +66,7 @@ impl Driver {
                 return None;
             }
         }
-        let was_lost = held.lost(now).is_some() | !self.finish(held);
+        let was_lost = held.lost(now).is_some() | !self.agenda.finish(held);
         let linger = if was_lost { Duration::ZERO } else { held.linger(now) };
         let request = ReleaseRequest {
             linger,

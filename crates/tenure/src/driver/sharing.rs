@@ -120,7 +120,7 @@ impl SharedReads {
 }
 
 impl Driver {
-    /// Acquires for reading: on a hold that is there, as a follower of a read in flight, or as a leader.
+    /// Acquires for reading: on an existing hold, as a follower of a read in flight, or as a leader.
     pub(super) async fn acquire_reading(
         self: &Arc<Self>,
         spec: &Arc<Spec>,

@@ -49,16 +49,16 @@ pub(crate) enum Stage {
 
 /// The injected faults, which a test changes as it runs.
 #[derive(Default)]
-pub(crate) struct Weather {
-    held_up: watch::Sender<Vec<(Kind, Stage)>>,
+pub(crate) struct Faults {
+    delayed: watch::Sender<Vec<(Kind, Stage)>>,
     /// The last operation on each name, until it has arrived: the next one follows it.
-    on_the_way: Mutex<HashMap<LockName, oneshot::Receiver<()>>>,
+    in_flight: Mutex<HashMap<LockName, oneshot::Receiver<()>>>,
     /// How many operations are delayed now.
     pub(crate) waiting: AtomicUsize,
     next: Mutex<VecDeque<(Kind, Fault)>>,
     always: Mutex<Vec<(Kind, Fault)>>,
     /// Wake-ups do not arrive.
-    pub(crate) is_deaf: AtomicBool,
+    pub(crate) loses_wakeups: AtomicBool,
     /// How often an answer must be polled before it is ready.
     pub(crate) polls: AtomicUsize,
     /// How far the store's clock seems to have jumped in the grants it sends, in seconds.
@@ -68,7 +68,7 @@ pub(crate) struct Weather {
     listener: Mutex<Option<Weak<dyn Listener>>>,
 }
 
-impl Weather {
+impl Faults {
     /// Injects this fault into the next operation of this kind.
     pub(crate) fn once(&self, kind: Kind, fault: Fault) {
         self.next.lock().unwrap().push_back((kind, fault));
@@ -87,28 +87,28 @@ impl Weather {
     }
 
     /// Delays operations of this kind, until the faults are cleared.
-    pub(crate) fn hold_up(&self, kind: Kind, stage: Stage) {
-        self.held_up.send_modify(|held_up| held_up.push((kind, stage)));
+    pub(crate) fn delay(&self, kind: Kind, stage: Stage) {
+        self.delayed.send_modify(|delayed| delayed.push((kind, stage)));
     }
 
     async fn travel(&self, kind: Kind, stage: Stage) {
-        let mut held_up = self.held_up.subscribe();
-        let is_clear = |held_up: &Vec<(Kind, Stage)>| !held_up.contains(&(kind, stage));
+        let mut delayed = self.delayed.subscribe();
+        let is_clear = |delayed: &Vec<(Kind, Stage)>| !delayed.contains(&(kind, stage));
         // An operation that is not delayed is not counted: a test would mistake it for one that is.
-        if is_clear(&held_up.borrow()) {
+        if is_clear(&delayed.borrow()) {
             return;
         }
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let _ = held_up.wait_for(is_clear).await;
+        let _ = delayed.wait_for(is_clear).await;
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Clears all faults.
     pub(crate) fn clear(&self) {
-        self.held_up.send_replace(Vec::new());
+        self.delayed.send_replace(Vec::new());
         self.next.lock().unwrap().clear();
         self.always.lock().unwrap().clear();
-        self.is_deaf.store(false, Ordering::SeqCst);
+        self.loses_wakeups.store(false, Ordering::SeqCst);
     }
 
     /// Notifies the driver that wake-ups may have been missed.
@@ -131,15 +131,15 @@ impl Weather {
 /// A client of a store with faults.
 pub(crate) struct Faulty {
     engine: Arc<MemoryEngine>,
-    weather: Arc<Weather>,
-    ear: Arc<Ear>,
+    faults: Arc<Faults>,
+    relay: Arc<Relay>,
 }
 
-struct Ear(Arc<Weather>);
+struct Relay(Arc<Faults>);
 
-impl Listener for Ear {
+impl Listener for Relay {
     fn wake(&self, wakeup: Wakeup) {
-        if self.0.is_deaf.load(Ordering::SeqCst) {
+        if self.0.loses_wakeups.load(Ordering::SeqCst) {
             return;
         }
         let wakeup = match wakeup {
@@ -159,13 +159,13 @@ impl Listener for Ear {
 
 impl Faulty {
     pub(crate) fn new(engine: MemoryEngine) -> Self {
-        let weather = Arc::<Weather>::default();
-        let ear = Arc::new(Ear(weather.clone()));
-        Self { engine: Arc::new(engine), weather, ear }
+        let faults = Arc::<Faults>::default();
+        let relay = Arc::new(Relay(faults.clone()));
+        Self { engine: Arc::new(engine), faults, relay }
     }
 
-    pub(crate) fn weather(&self) -> Arc<Weather> {
-        self.weather.clone()
+    pub(crate) fn faults(&self) -> Arc<Faults> {
+        self.faults.clone()
     }
 
     /// In order (rule 13): an operation arrives after the previous one, unless that is lost.
@@ -176,18 +176,18 @@ impl Faulty {
         operation: impl FnOnce(&MemoryEngine) -> Answer<T> + Send + 'static,
     ) -> Answer<T> {
         let (arrived, arrival) = oneshot::channel::<()>();
-        let before = self.weather.on_the_way.lock().unwrap().insert(name, arrival);
+        let before = self.faults.in_flight.lock().unwrap().insert(name, arrival);
         let answer = self.answer(kind, move |engine| {
             let answer = operation(engine);
             drop(arrived);
             answer
         });
-        let weather = self.weather.clone();
+        let faults = self.faults.clone();
         Answer::later(async move {
             if let Some(before) = before {
-                weather.waiting.fetch_add(1, Ordering::SeqCst);
+                faults.waiting.fetch_add(1, Ordering::SeqCst);
                 let _ = before.await;
-                weather.waiting.fetch_sub(1, Ordering::SeqCst);
+                faults.waiting.fetch_sub(1, Ordering::SeqCst);
             }
             answer.await
         })
@@ -198,13 +198,13 @@ impl Faulty {
         kind: Kind,
         operation: impl FnOnce(&MemoryEngine) -> Answer<T> + Send + 'static,
     ) -> Answer<T> {
-        let (engine, weather) = (self.engine.clone(), self.weather.clone());
+        let (engine, faults) = (self.engine.clone(), self.faults.clone());
         Answer::later(async move {
             // Half of the polls before it is performed, half after, as on a network.
-            let polls = weather.polls.load(Ordering::SeqCst);
+            let polls = faults.polls.load(Ordering::SeqCst);
             Yield(polls / 2).await;
-            weather.travel(kind, Stage::Request).await;
-            let result = match weather.fault(kind) {
+            faults.travel(kind, Stage::Request).await;
+            let result = match faults.fault(kind) {
                 Fault::None => operation(&engine).await,
                 Fault::Refused => Err(StoreError::refused("connection refused")),
                 Fault::RequestLost => Err(StoreError::unknown("no reply")),
@@ -213,7 +213,7 @@ impl Faulty {
                     Err(StoreError::unknown("no reply"))
                 }
             };
-            weather.travel(kind, Stage::Reply).await;
+            faults.travel(kind, Stage::Reply).await;
             Yield(polls - polls / 2).await;
             result
         })
@@ -242,13 +242,13 @@ impl Engine for Faulty {
     }
 
     fn acquire(&self, request: AcquireRequest) -> Answer<Acquired> {
-        self.weather.acquires.fetch_add(1, Ordering::SeqCst);
+        self.faults.acquires.fetch_add(1, Ordering::SeqCst);
         let name = request.name.clone();
         self.answer_in_order(Kind::Acquire, name, move |engine| engine.acquire(request))
     }
 
     fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, StoreError>>> {
-        self.weather.renewals.fetch_add(renewals.len(), Ordering::SeqCst);
+        self.faults.renewals.fetch_add(renewals.len(), Ordering::SeqCst);
         self.answer(Kind::Renew, move |engine| engine.renew(renewals))
     }
 
@@ -279,21 +279,21 @@ impl Engine for Faulty {
     }
 
     fn listen(&self, listener: Weak<dyn Listener>) {
-        *self.weather.listener.lock().unwrap() = Some(listener);
-        let ear: Weak<Ear> = Arc::downgrade(&self.ear);
-        self.engine.listen(ear);
+        *self.faults.listener.lock().unwrap() = Some(listener);
+        let relay: Weak<Relay> = Arc::downgrade(&self.relay);
+        self.engine.listen(relay);
     }
 }
 
 /// A client with faults and one without, of the same store.
-pub(crate) fn pair() -> (Tenure, Arc<Weather>, Tenure) {
+pub(crate) fn pair() -> (Tenure, Arc<Faults>, Tenure) {
     let store = MemoryEngine::new();
-    let faulty = Faulty::new(store.another());
-    let weather = faulty.weather();
+    let engine = Faulty::new(store.another());
+    let faults = engine.faults();
     let patience = Duration::from_millis(200);
-    let faulty_client = Tenure::builder().patience(patience).engine(faulty).unwrap();
-    let calm = Tenure::builder().engine(store.another()).unwrap();
-    (faulty_client, weather, calm)
+    let faulty = Tenure::builder().patience(patience).engine(engine).unwrap();
+    let healthy = Tenure::builder().engine(store.another()).unwrap();
+    (faulty, faults, healthy)
 }
 
 pub(crate) fn ms(millis: u64) -> Duration {

@@ -34,10 +34,10 @@ pub(crate) async fn a_handover_reserves_its_fences(store: &impl Fixture) {
     queued(client.acquire(AcquireRequest { queue, ..waiting("x", b) }).await);
     client.queue("x", c).await;
     client.release("x", a).await;
-    let (_, second) = client.hear_grant().await;
+    let (_, second) = client.next_grant().await;
     assert_eq!(second.fences, 10);
     client.release("x", b).await;
-    let (_, third) = client.hear_grant().await;
+    let (_, third) = client.next_grant().await;
     assert!(third.fence.value() >= second.fence.value() + 10);
 }
 

@@ -131,28 +131,28 @@ pub(crate) fn semaphore(limit: u32, permits: u32) -> Shape {
 /// A client without the driver: it sends single operations and receives wake-ups.
 pub(crate) struct Client {
     engine: Box<dyn Engine>,
-    ear: Arc<Ear>,
+    inbox: Arc<Inbox>,
 }
 
 #[derive(Default)]
-struct Ear {
-    heard: Mutex<Vec<Wakeup>>,
+struct Inbox {
+    wakeups: Mutex<Vec<Wakeup>>,
     changed: tokio::sync::Notify,
 }
 
-impl Listener for Ear {
+impl Listener for Inbox {
     fn wake(&self, wakeup: Wakeup) {
-        self.heard.lock().unwrap().push(wakeup);
+        self.wakeups.lock().unwrap().push(wakeup);
         self.changed.notify_one();
     }
 }
 
 impl Client {
     fn new(engine: Box<dyn Engine>) -> Self {
-        let ear = Arc::<Ear>::default();
-        let listener = Arc::downgrade(&ear);
+        let inbox = Arc::<Inbox>::default();
+        let listener = Arc::downgrade(&inbox);
         engine.listen(listener as Weak<dyn Listener>);
-        Self { engine, ear }
+        Self { engine, inbox }
     }
 
     pub(crate) async fn acquire(&self, request: AcquireRequest) -> Acquired {
@@ -211,25 +211,25 @@ impl Client {
     }
 
     /// The next wake-up.
-    pub(crate) async fn hear(&self) -> Wakeup {
+    pub(crate) async fn next_wakeup(&self) -> Wakeup {
         loop {
-            if let Some(wakeup) = self.try_hear() {
+            if let Some(wakeup) = self.try_next_wakeup() {
                 return wakeup;
             }
-            self.ear.changed.notified().await;
+            self.inbox.changed.notified().await;
         }
     }
 
     /// A wake-up that has arrived already.
-    pub(crate) fn try_hear(&self) -> Option<Wakeup> {
-        let mut heard = self.ear.heard.lock().unwrap();
-        (!heard.is_empty()).then(|| heard.remove(0))
+    pub(crate) fn try_next_wakeup(&self) -> Option<Wakeup> {
+        let mut wakeups = self.inbox.wakeups.lock().unwrap();
+        (!wakeups.is_empty()).then(|| wakeups.remove(0))
     }
 
     /// The next wake-up, which must be a grant. "Missed" may come at any time, and is skipped.
-    pub(crate) async fn hear_grant(&self) -> (Entry, Grant) {
+    pub(crate) async fn next_grant(&self) -> (Entry, Grant) {
         loop {
-            match self.hear().await {
+            match self.next_wakeup().await {
                 Wakeup::Granted { entry, grant, .. } => return (entry, grant),
                 Wakeup::Missed => {}
                 other => panic!("a grant was expected, not {other:?}"),

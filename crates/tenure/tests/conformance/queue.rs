@@ -17,7 +17,7 @@ pub(crate) async fn waiters_are_served_in_order(store: &impl Fixture) {
     }
     for (place, waiter) in waiters.iter().enumerate() {
         clients[0].release("x", holder).await;
-        let (entry, _) = clients[place % 2].hear_grant().await;
+        let (entry, _) = clients[place % 2].next_grant().await;
         assert_eq!(entry, *waiter);
         holder = *waiter;
     }
@@ -33,9 +33,9 @@ pub(crate) async fn a_release_wakes_one_waiter(store: &impl Fixture) {
         b.queue("x", someone()).await;
     }
     a.release("x", holder).await;
-    assert_eq!(a.hear_grant().await.0, first);
+    assert_eq!(a.next_grant().await.0, first);
     pass(ms(20)).await;
-    assert_eq!((a.try_hear(), b.try_hear()), (None, None));
+    assert_eq!((a.try_next_wakeup(), b.try_next_wakeup()), (None, None));
 }
 
 pub(crate) async fn a_request_that_does_not_wait_does_not_overtake(store: &impl Fixture) {
@@ -62,7 +62,7 @@ pub(crate) async fn asking_again_keeps_the_place(store: &impl Fixture) {
     assert_eq!(client.queue("x", first).await.ahead, 0);
     assert_eq!(client.queue("x", second).await.ahead, 1);
     client.release("x", holder).await;
-    assert_eq!(client.hear_grant().await.0, first);
+    assert_eq!(client.next_grant().await.0, first);
 }
 
 pub(crate) async fn asking_again_returns_the_missed_grant(store: &impl Fixture) {
@@ -71,7 +71,7 @@ pub(crate) async fn asking_again_returns_the_missed_grant(store: &impl Fixture) 
     client.take("x", holder).await;
     client.queue("x", waiter).await;
     client.release("x", holder).await;
-    let (_, notified) = client.hear_grant().await;
+    let (_, notified) = client.next_grant().await;
     let asked = granted(client.acquire(waiting("x", waiter)).await);
     assert_eq!(asked.fence, notified.fence);
     assert_eq!(client.inspect("x").await.holders[0].entries, 1);
@@ -89,7 +89,7 @@ pub(crate) async fn a_dead_waiter_is_passed_over(store: &impl Fixture) {
     client.queue("x", live).await;
     pass(ms(60)).await;
     client.release("x", holder).await;
-    assert_eq!(client.hear_grant().await.0, live, "the dead got nothing");
+    assert_eq!(client.next_grant().await.0, live, "the dead got nothing");
     assert_eq!(client.inspect("x").await.waiting, 0);
 }
 
@@ -104,7 +104,7 @@ pub(crate) async fn a_client_that_is_gone_is_passed_over(store: &impl Fixture) {
     drop(gone);
     store.until_clients(1).await;
     client.release("x", holder).await;
-    assert_eq!(client.hear_grant().await.0, live);
+    assert_eq!(client.next_grant().await.0, live);
 }
 
 pub(crate) async fn an_unclaimed_handover_goes_to_the_next(store: &impl Fixture) {
@@ -115,7 +115,7 @@ pub(crate) async fn an_unclaimed_handover_goes_to_the_next(store: &impl Fixture)
     queued(client.acquire(AcquireRequest { queue, ..waiting("x", frozen) }).await);
     client.queue("x", live).await;
     client.release("x", holder).await;
-    let (entry, grant) = client.hear_grant().await;
+    let (entry, grant) = client.next_grant().await;
     assert_eq!((entry, grant.lease), (frozen, ms(50)));
     pass(ms(70)).await;
     granted(client.acquire(waiting("x", live)).await);
@@ -129,7 +129,7 @@ pub(crate) async fn a_claimed_handover_has_the_full_lease(store: &impl Fixture) 
     let queue = Some(Queueing { claim: ms(80), ..QUEUEING });
     queued(client.acquire(AcquireRequest { queue, ..waiting("x", waiter) }).await);
     client.release("x", holder).await;
-    client.hear_grant().await;
+    client.next_grant().await;
     assert_eq!(client.renew("x", waiter.owner, long()).await, Renewed::Extended);
     pass(ms(100)).await;
     assert_eq!(client.acquire(request("x", someone())).await, Acquired::Busy);
@@ -143,7 +143,7 @@ pub(crate) async fn a_cancelled_waiter_is_not_served(store: &impl Fixture) {
     client.queue("x", live).await;
     client.cancel("x", leaving).await;
     client.release("x", holder).await;
-    assert_eq!(client.hear_grant().await.0, live);
+    assert_eq!(client.next_grant().await.0, live);
 }
 
 pub(crate) async fn a_cancel_gives_back_what_was_granted(store: &impl Fixture) {
@@ -153,9 +153,9 @@ pub(crate) async fn a_cancel_gives_back_what_was_granted(store: &impl Fixture) {
     client.queue("x", leaving).await;
     client.queue("x", live).await;
     client.release("x", holder).await;
-    assert_eq!(client.hear_grant().await.0, leaving);
+    assert_eq!(client.next_grant().await.0, leaving);
     client.cancel("x", leaving).await;
-    assert_eq!(client.hear_grant().await.0, live);
+    assert_eq!(client.next_grant().await.0, live);
 }
 
 pub(crate) async fn an_ended_lease_serves_the_queue(store: &impl Fixture) {
@@ -169,5 +169,5 @@ pub(crate) async fn an_ended_lease_serves_the_queue(store: &impl Fixture) {
     pass(ms(70)).await;
     // Whichever waiter asks, the first one is served.
     queued(client.acquire(waiting("x", second)).await);
-    assert_eq!(client.hear_grant().await.0, first);
+    assert_eq!(client.next_grant().await.0, first);
 }

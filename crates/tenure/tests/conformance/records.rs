@@ -69,7 +69,7 @@ pub(crate) async fn a_forced_release_leaves_a_record(store: &impl Fixture) {
     assert_eq!(outcome, ForceOutcome::Released(vec![entry.owner]));
 
     let lost = Wakeup::Lost { name: name("x"), owner: entry.owner };
-    assert_eq!(holder.hear().await, lost, "the holder is notified");
+    assert_eq!(holder.next_wakeup().await, lost, "the holder is notified");
     let record = operator.inspect("x").await.forced.expect("a record is kept");
     assert_eq!((&*record.reason, &record.owners[..]), ("stuck since noon", &[entry.owner][..]));
     assert_eq!(record.by.pid, std::process::id());
@@ -94,7 +94,7 @@ pub(crate) async fn a_forced_release_serves_the_queue(store: &impl Fixture) {
     let waiter = someone();
     client.queue("x", waiter).await;
     force(&client, "x", None).await;
-    assert_eq!(client.hear_grant().await.0, waiter);
+    assert_eq!(client.next_grant().await.0, waiter);
 }
 
 pub(crate) async fn nothing_is_left_of_a_released_lock(store: &impl Fixture) {

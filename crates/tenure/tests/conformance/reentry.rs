@@ -64,12 +64,12 @@ pub(crate) async fn other_entries_of_the_owner_come_along(store: &impl Fixture) 
     client.queue("x", other).await;
     client.queue("x", entries[1]).await;
     client.release("x", holder).await;
-    let (first, second) = (client.hear_grant().await, client.hear_grant().await);
+    let (first, second) = (client.next_grant().await, client.next_grant().await);
     assert_eq!((first.0, second.0), (entries[0], entries[1]), "or it would wait for itself");
     assert_eq!(first.1.fence, second.1.fence);
     client.release("x", entries[0]).await;
     client.release("x", entries[1]).await;
-    assert_eq!(client.hear_grant().await.0, other);
+    assert_eq!(client.next_grant().await.0, other);
 }
 
 pub(crate) async fn asking_for_more_permits_is_refused(store: &impl Fixture) {

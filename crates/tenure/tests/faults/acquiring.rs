@@ -13,61 +13,61 @@ use crate::common::{Fault, Faulty, Kind, Stage, ms, pair};
 /// R31: the same entry is requested again, and gets the same grant, once.
 #[tokio::test]
 async fn an_acquire_whose_reply_is_lost_is_asked_for_again() {
-    let (faulty_client, weather, calm) = pair();
-    weather.once(Kind::Acquire, Fault::ReplyLost);
-    let guard = faulty_client.lock("x").acquire().await.unwrap();
-    assert_eq!(weather.acquires.load(Ordering::SeqCst), 2);
-    let info = calm.lock("x").inspect().await.unwrap();
+    let (faulty, faults, healthy) = pair();
+    faults.once(Kind::Acquire, Fault::ReplyLost);
+    let guard = faulty.lock("x").acquire().await.unwrap();
+    assert_eq!(faults.acquires.load(Ordering::SeqCst), 2);
+    let info = healthy.lock("x").inspect().await.unwrap();
     assert_eq!((info.holders[0].entries, info.holders[0].fence), (1, guard.fence()));
     assert_eq!(guard.release().await.unwrap(), Released::Now);
-    until_free(&calm, "x").await;
+    until_free(&healthy, "x").await;
 }
 
 /// I6: unknown is never reported as refused, and its possible effect is undone.
 #[tokio::test]
 async fn an_unknown_acquire_that_is_given_up_is_released() {
-    let (faulty_client, weather, calm) = pair();
-    weather.once(Kind::Acquire, Fault::ReplyLost);
-    let error = faulty_client.lock("x").try_acquire().await.unwrap_err();
+    let (faulty, faults, healthy) = pair();
+    faults.once(Kind::Acquire, Fault::ReplyLost);
+    let error = faulty.lock("x").try_acquire().await.unwrap_err();
     assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
     assert!(error.to_string().contains("`x`"), "{error}");
-    until_free(&calm, "x").await;
+    until_free(&healthy, "x").await;
 
     // Undone also if the store is unreachable for a while right after.
-    weather.once(Kind::Acquire, Fault::ReplyLost);
-    weather.always(Kind::Cancel, Fault::RequestLost);
-    faulty_client.lock("x").try_acquire().await.unwrap_err();
+    faults.once(Kind::Acquire, Fault::ReplyLost);
+    faults.always(Kind::Cancel, Fault::RequestLost);
+    faulty.lock("x").try_acquire().await.unwrap_err();
     assert!(
-        calm.lock("x").try_acquire().await.unwrap().is_none(),
+        healthy.lock("x").try_acquire().await.unwrap().is_none(),
         "still granted to the lost acquire"
     );
-    weather.clear();
-    until_free(&calm, "x").await;
-    assert!(faulty_client.flush(LONG).await);
+    faults.clear();
+    until_free(&healthy, "x").await;
+    assert!(faulty.flush(LONG).await);
 }
 
 /// I6: a refusal after an unanswered attempt does not make it known.
 #[tokio::test]
 async fn a_later_refusal_does_not_hide_an_unknown_outcome() {
-    let (faulty_client, weather, calm) = pair();
-    weather.once(Kind::Acquire, Fault::ReplyLost);
-    weather.always(Kind::Acquire, Fault::Refused);
-    let error = faulty_client.lock("x").acquire().await.unwrap_err();
+    let (faulty, faults, healthy) = pair();
+    faults.once(Kind::Acquire, Fault::ReplyLost);
+    faults.always(Kind::Acquire, Fault::Refused);
+    let error = faulty.lock("x").acquire().await.unwrap_err();
     assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
-    until_free(&calm, "x").await;
+    until_free(&healthy, "x").await;
 }
 
 /// R24.
 #[tokio::test]
 async fn an_unreachable_store_is_distinguished_from_a_busy_lock() {
-    let (faulty_client, weather, calm) = pair();
-    let held = calm.lock("x").acquire().await.unwrap();
-    assert!(faulty_client.lock("x").try_acquire().await.unwrap().is_none(), "busy");
-    weather.cut(Fault::Refused);
+    let (faulty, faults, healthy) = pair();
+    let held = healthy.lock("x").acquire().await.unwrap();
+    assert!(faulty.lock("x").try_acquire().await.unwrap().is_none(), "busy");
+    faults.cut(Fault::Refused);
     for error in [
-        faulty_client.lock("x").try_acquire().await.unwrap_err(),
-        faulty_client.lock("x").acquire().await.unwrap_err(),
-        faulty_client.lock("x").acquire_within(ms(50)).await.unwrap_err(),
+        faulty.lock("x").try_acquire().await.unwrap_err(),
+        faulty.lock("x").acquire().await.unwrap_err(),
+        faulty.lock("x").acquire_within(ms(50)).await.unwrap_err(),
     ] {
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
         assert_eq!(error.to_string(), "could not acquire `x`: connection refused");
@@ -78,21 +78,21 @@ async fn an_unreachable_store_is_distinguished_from_a_busy_lock() {
 /// R22: the caller chose a local lock as the fallback, and the guard reports it.
 #[test]
 fn the_fallback_is_local_and_visible() {
-    let faulty = Faulty::new(MemoryEngine::new());
-    let weather = faulty.weather();
+    let engine = Faulty::new(MemoryEngine::new());
+    let faults = engine.faults();
     let builder = Tenure::builder().fallback(Fallback::Local).patience(ms(50));
-    let tenure = builder.engine(faulty).unwrap();
+    let tenure = builder.engine(engine).unwrap();
     let recorder = DebuggingRecorder::new();
     let seen = recorder.snapshotter();
     metrics::with_local_recorder(&recorder, || {
         tenure::blocking::block_on(async {
             assert!(!tenure.lock("x").acquire().await.unwrap().is_degraded());
-            weather.cut(Fault::Refused);
+            faults.cut(Fault::Refused);
             let guard = tenure.lock("x").acquire().await.unwrap();
             assert!(guard.is_degraded());
             assert!(tenure.lock("x").try_acquire().await.unwrap().is_none(), "exclusive here");
             guard.release().await.unwrap();
-            weather.clear();
+            faults.clear();
             assert!(!tenure.lock("x").acquire().await.unwrap().is_degraded());
         });
     });
@@ -111,36 +111,36 @@ async fn the_time_allowed_holds_without_an_answer() {
 }
 
 async fn time_allowed_without_an_answer(stage: Stage) {
-    let (faulty_client, weather, calm) = pair();
-    weather.hold_up(Kind::Acquire, stage);
-    let lock = faulty_client.lock("x");
+    let (faulty, faults, healthy) = pair();
+    faults.delay(Kind::Acquire, stage);
+    let lock = faulty.lock("x");
     let acquire = lock.acquire_within(ms(50));
     let error = tokio::time::timeout(ms(2000), acquire).await.expect("in time").unwrap_err();
     assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
-    weather.clear();
-    assert!(faulty_client.flush(LONG).await);
-    until_free(&calm, "x").await;
+    faults.clear();
+    assert!(faulty.flush(LONG).await);
+    until_free(&healthy, "x").await;
 }
 
 /// R8: if the store answered "busy" before and is slow at the end, the outcome is a timeout, not unknown.
 #[tokio::test]
 async fn time_that_ends_during_a_later_attempt_is_over() {
-    let (faulty_client, weather, calm) = pair();
-    let held = calm.lock("x").acquire().await.unwrap();
+    let (faulty, faults, healthy) = pair();
+    let held = healthy.lock("x").acquire().await.unwrap();
     let slow_down = {
-        let weather = weather.clone();
+        let faults = faults.clone();
         move |_| {
-            weather.hold_up(Kind::Acquire, Stage::Reply);
+            faults.delay(Kind::Acquire, Stage::Reply);
             ms(1)
         }
     };
     let wait = Wait::within(ms(50)).retry(Backoff::custom(slow_down));
-    let error = faulty_client.lock("x").acquire_with(wait).await.unwrap_err();
+    let error = faulty.lock("x").acquire_with(wait).await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     drop(held);
-    weather.clear();
-    assert!(faulty_client.flush(LONG).await);
-    until_free(&calm, "x").await;
+    faults.clear();
+    assert!(faulty.flush(LONG).await);
+    until_free(&healthy, "x").await;
 }
 
 /// I8: polled k times and dropped, for every k, on a store whose answers take several polls; with
@@ -157,14 +157,14 @@ async fn an_acquire_dropped_at_any_await_leaves_nothing() {
 }
 
 async fn drop_after(polls_per_answer: usize, polls: usize, situation: &str) {
-    let (faulty_client, weather, calm) = pair();
-    weather.polls.store(polls_per_answer, Ordering::SeqCst);
+    let (faulty, faults, healthy) = pair();
+    faults.polls.store(polls_per_answer, Ordering::SeqCst);
     let mut held = match situation {
         "free" => None,
-        _ => Some(calm.lock("x").acquire().await.unwrap()),
+        _ => Some(healthy.lock("x").acquire().await.unwrap()),
     };
     {
-        let lock = faulty_client.lock("x");
+        let lock = faulty.lock("x");
         let mut acquire = pin!(lock.acquire());
         for round in 0..polls {
             if situation == "released midway" && round == polls / 2 {
@@ -176,6 +176,6 @@ async fn drop_after(polls_per_answer: usize, polls: usize, situation: &str) {
         }
     }
     drop(held);
-    assert!(faulty_client.flush(LONG).await, "{polls} polls, {situation}");
-    until_free(&calm, "x").await;
+    assert!(faulty.flush(LONG).await, "{polls} polls, {situation}");
+    until_free(&healthy, "x").await;
 }

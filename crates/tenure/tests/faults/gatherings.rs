@@ -12,17 +12,17 @@ use crate::common::{Fault, Kind, Stage, ms, pair, pass};
 #[tokio::test]
 async fn a_count_whose_reply_is_lost_is_counted_once() {
     for fault in [Fault::ReplyLost, Fault::RequestLost, Fault::Refused] {
-        let (faulty_client, weather, calm) = pair();
-        let (latch, seen) = (faulty_client.latch("x", 3), calm.latch("x", 3));
-        weather.once(Kind::Acquire, fault);
+        let (faulty, faults, healthy) = pair();
+        let (latch, seen) = (faulty.latch("x", 3), healthy.latch("x", 3));
+        faults.once(Kind::Acquire, fault);
         latch.count_down().await.unwrap();
-        assert!(faulty_client.flush(LONG).await);
+        assert!(faulty.flush(LONG).await);
         assert_eq!(seen.count().await.unwrap(), 2, "{fault:?}");
-        weather.once(Kind::Acquire, fault);
+        faults.once(Kind::Acquire, fault);
         let owner = Owner::new();
         latch.count_down_as(owner).await.unwrap();
         latch.count_down_as(owner).await.unwrap();
-        assert!(faulty_client.flush(LONG).await);
+        assert!(faulty.flush(LONG).await);
         assert_eq!(seen.count().await.unwrap(), 1, "{fault:?}");
     }
 }
@@ -31,47 +31,47 @@ async fn a_count_whose_reply_is_lost_is_counted_once() {
 /// continued: undoing it would close the latch behind them.
 #[tokio::test]
 async fn a_count_that_is_unknown_is_not_taken_back() {
-    let (faulty_client, weather, calm) = pair();
-    let seen = calm.latch("x", 1);
-    weather.always(Kind::Acquire, Fault::ReplyLost);
-    let error = faulty_client.latch("x", 1).count_down().await.unwrap_err();
+    let (faulty, faults, healthy) = pair();
+    let seen = healthy.latch("x", 1);
+    faults.always(Kind::Acquire, Fault::ReplyLost);
+    let error = faulty.latch("x", 1).count_down().await.unwrap_err();
     assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
     seen.wait_within(LONG).await.unwrap();
-    weather.clear();
-    assert!(faulty_client.flush(LONG).await);
+    faults.clear();
+    assert!(faulty.flush(LONG).await);
     seen.wait_within(ms(200)).await.expect("an open latch stays open");
 }
 
 /// I8, R27: the same if the caller's future was dropped. A count stays, and nothing waits.
 #[tokio::test]
 async fn a_count_that_is_dropped_on_its_way_is_not_taken_back() {
-    let (faulty_client, weather, calm) = pair();
-    weather.hold_up(Kind::Acquire, Stage::Reply);
-    let latch = faulty_client.latch("x", 1);
+    let (faulty, faults, healthy) = pair();
+    faults.delay(Kind::Acquire, Stage::Reply);
+    let latch = faulty.latch("x", 1);
     let dropped = tokio::time::timeout(ms(30), latch.count_down()).await;
     assert!(dropped.is_err());
-    let seen = calm.latch("x", 1);
+    let seen = healthy.latch("x", 1);
     seen.wait_within(LONG).await.unwrap();
-    weather.clear();
-    assert!(faulty_client.flush(LONG).await);
+    faults.clear();
+    assert!(faulty.flush(LONG).await);
     seen.wait_within(ms(200)).await.expect("an open latch stays open");
 }
 
 /// I7, R27: a waiter without a wake-up asks again, but not all the time.
 #[tokio::test]
 async fn a_waiter_of_an_unused_latch_asks_rarely() {
-    let (faulty_client, weather, calm) = pair();
-    weather.is_deaf.store(true, Ordering::SeqCst);
-    let (latch, barrier) = (faulty_client.latch("x", 1), faulty_client.barrier("y", 2));
+    let (faulty, faults, healthy) = pair();
+    faults.loses_wakeups.store(true, Ordering::SeqCst);
+    let (latch, barrier) = (faulty.latch("x", 1), faulty.barrier("y", 2));
     let latched = tokio::spawn(async move { latch.wait().await });
     let party = tokio::spawn(async move { barrier.wait().await });
-    until_waiting(&calm, "x", 1).await;
-    until_waiting(&calm, "y", 1).await;
+    until_waiting(&healthy, "x", 1).await;
+    until_waiting(&healthy, "y", 1).await;
     pass(ms(500)).await;
-    let asked = weather.acquires.load(Ordering::SeqCst);
+    let asked = faults.acquires.load(Ordering::SeqCst);
     assert!(asked <= 4, "two who wait have asked {asked} times within half a second");
-    calm.latch("x", 1).count_down().await.unwrap();
-    calm.barrier("y", 2).wait_within(LONG).await.unwrap();
+    healthy.latch("x", 1).count_down().await.unwrap();
+    healthy.barrier("y", 2).wait_within(LONG).await.unwrap();
     for waiter in [latched, party] {
         tokio::time::timeout(LONG, waiter).await.expect("it asks").unwrap().unwrap();
     }
@@ -91,10 +91,10 @@ async fn a_party_dropped_at_any_await_leaves_nothing() {
 }
 
 async fn drop_party_after(polls_per_answer: usize, polls: usize, situation: &str) {
-    let (faulty_client, weather, calm) = pair();
-    weather.polls.store(polls_per_answer, Ordering::SeqCst);
+    let (faulty, faults, healthy) = pair();
+    faults.polls.store(polls_per_answer, Ordering::SeqCst);
     let parties = if situation == "not yet all" { 3 } else { 2 };
-    let (here, there) = (faulty_client.barrier("x", parties), calm.barrier("x", parties));
+    let (here, there) = (faulty.barrier("x", parties), healthy.barrier("x", parties));
     let mut other = Box::pin(there.wait());
     if situation == "not yet all" {
         assert!(poll_once(other.as_mut()).await.is_pending());
@@ -112,14 +112,14 @@ async fn drop_party_after(polls_per_answer: usize, polls: usize, situation: &str
             }
         }
     }
-    assert!(faulty_client.flush(LONG).await, "{polls} polls, {situation}");
+    assert!(faulty.flush(LONG).await, "{polls} polls, {situation}");
     if is_through {
         assert_eq!(situation, "opened midway", "it opened for one alone");
         assert!(other_is_through || poll_once(other.as_mut()).await.is_ready(), "for both");
     }
     if situation == "not yet all" {
-        until_waiting(&calm, "x", 1).await;
+        until_waiting(&healthy, "x", 1).await;
     }
     drop(other);
-    until_free(&calm, "x").await;
+    until_free(&healthy, "x").await;
 }

@@ -104,18 +104,18 @@ async fn held_with_a_question_under_way() -> (Arc<Barrier>, Tenure, Tenure, tenu
     let engine = store.another();
     let engine = Blocking { engine, barrier: barrier.clone(), listener: Arc::clone(&listener) };
     let blocking = Tenure::builder().engine(engine).unwrap();
-    let calm = Tenure::builder().engine(store.another()).unwrap();
-    let held = calm.lock("x").acquire().await.unwrap();
+    let healthy = Tenure::builder().engine(store.another()).unwrap();
+    let held = healthy.lock("x").acquire().await.unwrap();
     let lock = blocking.lock("x");
     let waiter = tokio::spawn(async move { lock.acquire().await });
-    until_waiting(&calm, "x", 1).await;
+    until_waiting(&healthy, "x", 1).await;
     barrier.close(Kind::Acquire);
     let listener = listener.lock().unwrap().clone().unwrap().upgrade().unwrap();
     std::thread::spawn(move || listener.wake(Wakeup::Missed));
     barrier.until_waiting(1).await;
     drop(held);
     let guard = tokio::time::timeout(LONG, waiter).await.unwrap().unwrap().unwrap();
-    (barrier, blocking, calm, guard)
+    (barrier, blocking, healthy, guard)
 }
 
 /// I6, I8: a question of the wait group is in flight when the lock is released. Its answer arrives while the
@@ -123,7 +123,7 @@ async fn held_with_a_question_under_way() -> (Arc<Barrier>, Tenure, Tenure, tenu
 /// until now.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_release_is_not_overtaken_by_what_undoes_a_question() {
-    let (barrier, blocking, calm, guard) = held_with_a_question_under_way().await;
+    let (barrier, blocking, healthy, guard) = held_with_a_question_under_way().await;
     barrier.close(Kind::Release);
     let release = tokio::spawn(guard.release());
     barrier.until_waiting(2).await;
@@ -134,16 +134,16 @@ async fn a_release_is_not_overtaken_by_what_undoes_a_question() {
     barrier.open(Kind::Release);
     assert_eq!(release.await.unwrap().unwrap(), Released::Now);
     assert!(blocking.flush(LONG).await);
-    until_free(&calm, "x").await;
+    until_free(&healthy, "x").await;
 }
 
 /// I5, I8: the question is performed after the release, and takes the lock without a task. That is undone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_question_overtaken_by_a_release_is_undone() {
-    let (barrier, blocking, calm, guard) = held_with_a_question_under_way().await;
+    let (barrier, blocking, healthy, guard) = held_with_a_question_under_way().await;
     assert_eq!(guard.release().await.unwrap(), Released::Now);
     barrier.open(Kind::Acquire);
     barrier.until_waiting(0).await;
     assert!(blocking.flush(LONG).await);
-    until_free(&calm, "x").await;
+    until_free(&healthy, "x").await;
 }

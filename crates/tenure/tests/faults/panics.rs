@@ -167,15 +167,15 @@ impl Engine for Broken {
 #[tokio::test]
 async fn a_thread_that_ends_is_reported_to_all() {
     let store = MemoryEngine::new();
-    let calm = Tenure::builder().engine(store.another()).unwrap();
+    let healthy = Tenure::builder().engine(store.another()).unwrap();
     let tenure = Tenure::builder().engine(Broken(store.another())).unwrap();
-    let _kept = calm.lock("kept").acquire().await.unwrap();
+    let _kept = healthy.lock("kept").acquire().await.unwrap();
     let fixed = tenure.lock("fixed").fixed_lease(Duration::from_secs(60)).acquire().await.unwrap();
     let waiters = [Duration::from_secs(3600), LONG].map(|time| {
         let lock = tenure.lock("kept").fair();
         tokio::spawn(async move { lock.acquire_within(time).await })
     });
-    until_waiting(&calm, "kept", 2).await;
+    until_waiting(&healthy, "kept", 2).await;
     assert!(tenure.health().is_well());
     let watched = tenure.lock("x").lease(ms(300)).acquire().await.unwrap();
     for guard in [&watched, &fixed] {
@@ -195,5 +195,5 @@ async fn a_thread_that_ends_is_reported_to_all() {
     assert!(health.links[0].error.as_ref().unwrap().contains("panic"), "{health:?}");
     // Its holds are released nevertheless.
     drop((watched, fixed));
-    drop(calm.lock("x").acquire_within(LONG).await.unwrap());
+    drop(healthy.lock("x").acquire_within(LONG).await.unwrap());
 }

@@ -8,7 +8,7 @@ use std::task::Poll;
 use tenure::{Error, Guards, Released, Tenure, Wait, acquire_all};
 
 use super::fixture::{LONG, poll_once, until_free};
-use crate::common::{Fault, Kind, Weather, ms, pair, pass};
+use crate::common::{Fault, Faults, Kind, ms, pair, pass};
 
 async fn all_of(tenure: &Tenure) -> Result<Guards, Error> {
     acquire_all(["x", "y", "z"].map(|name| tenure.lock(name)), Wait::within(LONG)).await
@@ -19,22 +19,22 @@ async fn all_of(tenure: &Tenure) -> Result<Guards, Error> {
 async fn several_locks_are_had_though_one_answer_is_lost() {
     for fault in [Fault::ReplyLost, Fault::RequestLost, Fault::Refused] {
         for place in 0..3 {
-            let (faulty_client, weather, calm) = pair();
+            let (faulty, faults, healthy) = pair();
             for _ in 0..place {
-                weather.once(Kind::Acquire, Fault::None);
+                faults.once(Kind::Acquire, Fault::None);
             }
-            weather.once(Kind::Acquire, fault);
-            let guards = all_of(&faulty_client).await.unwrap();
-            assert!(faulty_client.flush(LONG).await);
+            faults.once(Kind::Acquire, fault);
+            let guards = all_of(&faulty).await.unwrap();
+            assert!(faulty.flush(LONG).await);
             guards.ensure_held().unwrap();
             for guard in guards.iter() {
-                let info = calm.lock(guard.name().as_str()).inspect().await.unwrap();
+                let info = healthy.lock(guard.name().as_str()).inspect().await.unwrap();
                 let holder = &info.holders[0];
                 assert_eq!((holder.owner, holder.entries), (guard.owner(), 1), "{fault:?} {place}");
                 assert_eq!(info.waiting, 0, "{fault:?} {place}");
             }
             assert_eq!(guards.release().await.unwrap(), Released::Now);
-            free_everywhere(&[(&faulty_client, &calm)]).await;
+            free_everywhere(&[(&faulty, &healthy)]).await;
         }
     }
 }
@@ -42,34 +42,34 @@ async fn several_locks_are_had_though_one_answer_is_lost() {
 /// I6, I8, R27: a store without answers is given up, and the other locks are released.
 #[tokio::test]
 async fn several_locks_are_given_up_together() {
-    let (faulty_client, weather, calm) = pair();
+    let (faulty, faults, healthy) = pair();
     for _ in 0..2 {
-        weather.once(Kind::Acquire, Fault::None);
+        faults.once(Kind::Acquire, Fault::None);
     }
-    weather.always(Kind::Acquire, Fault::ReplyLost);
-    let error = all_of(&faulty_client).await.unwrap_err();
+    faults.always(Kind::Acquire, Fault::ReplyLost);
+    let error = all_of(&faulty).await.unwrap_err();
     assert!(matches!(&error, Error::Unknown { .. }), "{error:?}");
     assert!(error.to_string().contains("`z`"), "{error}");
-    weather.clear();
-    free_everywhere(&[(&faulty_client, &calm)]).await;
+    faults.clear();
+    free_everywhere(&[(&faulty, &healthy)]).await;
 }
 
 /// I9, R27: a fixed lease that ended during the wait for another lock is an error, and all locks are released.
 #[tokio::test]
 async fn a_lease_that_ended_meanwhile_is_reported() {
-    let (tenure, _, calm) = pair();
-    let held = calm.lock("y").acquire().await.unwrap();
+    let (tenure, _, healthy) = pair();
+    let held = healthy.lock("y").acquire().await.unwrap();
     let locks = [tenure.lock("x").fixed_lease(ms(200)), tenure.lock("y")];
     let (acquired, ()) = tokio::join!(acquire_all(locks, Wait::within(LONG)), async {
-        until_taken(&calm, "x").await;
-        until_free(&calm, "x").await;
+        until_taken(&healthy, "x").await;
+        until_free(&healthy, "x").await;
         drop(held);
     });
     match acquired.unwrap_err() {
         Error::Lost(lost) => assert_eq!(lost.name().as_str(), "x"),
         other => panic!("{other:?}"),
     }
-    free_everywhere(&[(&tenure, &calm)]).await;
+    free_everywhere(&[(&tenure, &healthy)]).await;
 }
 
 async fn until_taken(tenure: &Tenure, name: &str) {
@@ -92,14 +92,14 @@ async fn several_locks_dropped_at_any_await_leave_nothing() {
 }
 
 async fn drop_after(polls_per_answer: usize, polls: usize, situation: &str) {
-    let stores: [(Tenure, Arc<Weather>, Tenure); 2] = [pair(), pair()];
-    for (_, weather, _) in &stores {
-        weather.polls.store(polls_per_answer, Ordering::SeqCst);
+    let stores: [(Tenure, Arc<Faults>, Tenure); 2] = [pair(), pair()];
+    for (_, faults, _) in &stores {
+        faults.polls.store(polls_per_answer, Ordering::SeqCst);
     }
-    let [(here, _, calm), (there, _, calm_there)] = &stores;
+    let [(here, _, healthy), (there, _, calm_there)] = &stores;
     let mut held = match situation {
         "free" => None,
-        _ => Some(calm.lock("y").acquire().await.unwrap()),
+        _ => Some(healthy.lock("y").acquire().await.unwrap()),
     };
     {
         let locks = [there.lock("z"), here.lock("y"), there.lock("x"), here.lock("z")];
@@ -115,14 +115,14 @@ async fn drop_after(polls_per_answer: usize, polls: usize, situation: &str) {
         }
     }
     drop(held);
-    free_everywhere(&[(here, calm), (there, calm_there)]).await;
+    free_everywhere(&[(here, healthy), (there, calm_there)]).await;
 }
 
 async fn free_everywhere(stores: &[(&Tenure, &Tenure)]) {
-    for (faulty_client, calm) in stores {
-        assert!(faulty_client.flush(LONG).await);
+    for (faulty, healthy) in stores {
+        assert!(faulty.flush(LONG).await);
         for name in ["x", "y", "z"] {
-            until_free(calm, name).await;
+            until_free(healthy, name).await;
         }
     }
 }
@@ -131,9 +131,9 @@ async fn free_everywhere(stores: &[(&Tenure, &Tenure)]) {
 #[tokio::test]
 async fn a_release_of_several_dropped_at_any_await_still_releases() {
     for polls in 0..8 {
-        let (faulty_client, weather, calm) = pair();
-        weather.polls.store(4, Ordering::SeqCst);
-        let guards = all_of(&faulty_client).await.unwrap();
+        let (faulty, faults, healthy) = pair();
+        faults.polls.store(4, Ordering::SeqCst);
+        let guards = all_of(&faulty).await.unwrap();
         {
             let mut release = pin!(guards.release());
             for _ in 0..polls {
@@ -142,13 +142,13 @@ async fn a_release_of_several_dropped_at_any_await_still_releases() {
                 }
             }
         }
-        free_everywhere(&[(&faulty_client, &calm)]).await;
+        free_everywhere(&[(&faulty, &healthy)]).await;
     }
-    let (faulty_client, weather, calm) = pair();
-    let guards = all_of(&faulty_client).await.unwrap();
-    weather.once(Kind::Release, Fault::ReplyLost);
+    let (faulty, faults, healthy) = pair();
+    let guards = all_of(&faulty).await.unwrap();
+    faults.once(Kind::Release, Fault::ReplyLost);
     let error = guards.release().await.unwrap_err();
     assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
-    free_everywhere(&[(&faulty_client, &calm)]).await;
-    assert!(calm.lock("x").acquire_within(ms(100)).await.is_ok());
+    free_everywhere(&[(&faulty, &healthy)]).await;
+    assert!(healthy.lock("x").acquire_within(ms(100)).await.is_ok());
 }

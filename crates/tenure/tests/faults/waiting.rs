@@ -6,19 +6,19 @@ use std::time::Duration;
 use tenure::{Error, Released, Tenure};
 
 use super::fixture::{LONG, until_free, until_waiting};
-use crate::common::{Kind, Stage, Weather, ms, pair, pass};
+use crate::common::{Faults, Kind, Stage, ms, pair, pass};
 
 /// I7: no message arrives, and the wait is still bounded.
 #[tokio::test]
 async fn a_lost_wakeup_costs_bounded_time() {
-    let (faulty_client, weather, calm) = pair();
-    let held = calm.lock("x").acquire().await.unwrap();
-    weather.is_deaf.store(true, Ordering::SeqCst);
+    let (faulty, faults, healthy) = pair();
+    let held = healthy.lock("x").acquire().await.unwrap();
+    faults.loses_wakeups.store(true, Ordering::SeqCst);
     let waiter = tokio::spawn({
-        let lock = faulty_client.lock("x");
+        let lock = faulty.lock("x");
         async move { lock.acquire().await }
     });
-    until_waiting(&calm, "x", 1).await;
+    until_waiting(&healthy, "x", 1).await;
     drop(held);
     // The waiter asks every five seconds, and gets the grant that it missed.
     let guard = tokio::time::timeout(LONG, waiter).await.unwrap().unwrap().unwrap();
@@ -28,21 +28,21 @@ async fn a_lost_wakeup_costs_bounded_time() {
 /// I7: after a gap in the messages every waiter asks again at once.
 #[tokio::test]
 async fn a_gap_in_the_wakeups_makes_waiters_ask_again() {
-    let (faulty_client, weather, calm) = pair();
-    let held = calm.lock("x").acquire().await.unwrap();
-    let kept = faulty_client.lock("kept").acquire().await.unwrap();
-    weather.is_deaf.store(true, Ordering::SeqCst);
+    let (faulty, faults, healthy) = pair();
+    let held = healthy.lock("x").acquire().await.unwrap();
+    let kept = faulty.lock("kept").acquire().await.unwrap();
+    faults.loses_wakeups.store(true, Ordering::SeqCst);
     let waiter = tokio::spawn({
-        let lock = faulty_client.lock("x");
+        let lock = faulty.lock("x");
         async move { lock.acquire().await }
     });
-    until_waiting(&calm, "x", 1).await;
+    until_waiting(&healthy, "x", 1).await;
     drop(held);
-    let renewals = weather.renewals.load(Ordering::SeqCst);
-    weather.is_deaf.store(false, Ordering::SeqCst);
-    weather.notify_missed();
+    let renewals = faults.renewals.load(Ordering::SeqCst);
+    faults.loses_wakeups.store(false, Ordering::SeqCst);
+    faults.notify_missed();
     let guard = tokio::time::timeout(ms(2000), waiter).await.unwrap().unwrap().unwrap();
-    assert!(weather.renewals.load(Ordering::SeqCst) > renewals, "and every holder renews");
+    assert!(faults.renewals.load(Ordering::SeqCst) > renewals, "and every holder renews");
     drop((guard, kept));
 }
 
@@ -50,37 +50,37 @@ async fn a_gap_in_the_wakeups_makes_waiters_ask_again() {
 /// message is old, is verified with the store before it is reported.
 #[tokio::test]
 async fn a_grant_with_a_stamp_that_does_not_fit_is_asked_for() {
-    let (faulty_client, weather, calm) = pair();
-    let held = calm.lock("x").acquire().await.unwrap();
+    let (faulty, faults, healthy) = pair();
+    let held = healthy.lock("x").acquire().await.unwrap();
     let waiter = tokio::spawn({
-        let lock = faulty_client.lock("x");
+        let lock = faulty.lock("x");
         async move { lock.acquire().await }
     });
-    until_waiting(&calm, "x", 1).await;
-    weather.jump.store(60, Ordering::SeqCst);
-    weather.hold_up(Kind::Acquire, Stage::Request);
+    until_waiting(&healthy, "x", 1).await;
+    faults.jump.store(60, Ordering::SeqCst);
+    faults.delay(Kind::Acquire, Stage::Request);
     drop(held);
-    until_held_up(&weather, 1).await;
+    until_held_up(&faults, 1).await;
     assert!(!waiter.is_finished(), "the wake-up alone is not enough");
-    weather.clear();
+    faults.clear();
     let guard = tokio::time::timeout(ms(2000), waiter).await.unwrap().unwrap().unwrap();
     assert!(guard.remaining() <= Duration::from_secs(30), "no more than its lease");
 }
 
 /// A waiter of a client with faults, for a lock that a client without faults holds.
 async fn waiter(
-    faulty_client: &Tenure,
-    calm: &Tenure,
+    faulty: &Tenure,
+    healthy: &Tenure,
 ) -> (tenure::Guard, tokio::task::JoinHandle<Result<tenure::Guard, Error>>) {
-    let held = calm.lock("x").acquire().await.unwrap();
-    let lock = faulty_client.lock("x");
+    let held = healthy.lock("x").acquire().await.unwrap();
+    let lock = faulty.lock("x");
     let waiter = tokio::spawn(async move { lock.acquire().await });
-    until_waiting(calm, "x", 1).await;
+    until_waiting(healthy, "x", 1).await;
     (held, waiter)
 }
 
-async fn until_held_up(weather: &Weather, count: usize) {
-    while weather.waiting.load(Ordering::SeqCst) != count {
+async fn until_held_up(faults: &Faults, count: usize) {
+    while faults.waiting.load(Ordering::SeqCst) != count {
         pass(ms(1)).await;
     }
 }
@@ -88,11 +88,11 @@ async fn until_held_up(weather: &Weather, count: usize) {
 /// I7: the grant overtakes the answer "queued", and arrives before its wait group exists.
 #[tokio::test]
 async fn a_grant_that_comes_before_its_wait_group_is_found() {
-    let (faulty_client, weather, calm) = pair();
-    weather.hold_up(Kind::Acquire, Stage::Reply);
-    let (held, waiter) = waiter(&faulty_client, &calm).await;
+    let (faulty, faults, healthy) = pair();
+    faults.delay(Kind::Acquire, Stage::Reply);
+    let (held, waiter) = waiter(&faulty, &healthy).await;
     drop(held);
-    weather.clear();
+    faults.clear();
     let guard = tokio::time::timeout(ms(2000), waiter).await.expect("the grant was missed");
     assert_eq!(guard.unwrap().unwrap().release().await.unwrap(), Released::Now);
 }
@@ -102,18 +102,18 @@ async fn a_grant_that_comes_before_its_wait_group_is_found() {
 #[tokio::test]
 async fn a_question_before_a_release_leaves_nothing() {
     for stage in [Stage::Request, Stage::Reply] {
-        let (faulty_client, weather, calm) = pair();
-        let (held, waiter) = waiter(&faulty_client, &calm).await;
-        weather.hold_up(Kind::Acquire, stage);
-        weather.notify_missed();
-        until_held_up(&weather, 1).await;
+        let (faulty, faults, healthy) = pair();
+        let (held, waiter) = waiter(&faulty, &healthy).await;
+        faults.delay(Kind::Acquire, stage);
+        faults.notify_missed();
+        until_held_up(&faults, 1).await;
         drop(held);
         let guard = waiter.await.unwrap().unwrap();
         let release = tokio::spawn(guard.release());
-        weather.clear();
+        faults.clear();
         assert_eq!(release.await.unwrap().unwrap(), Released::Now);
-        assert!(faulty_client.flush(LONG).await);
-        until_free(&calm, "x").await;
+        assert!(faulty.flush(LONG).await);
+        until_free(&healthy, "x").await;
     }
 }
 
@@ -121,20 +121,20 @@ async fn a_question_before_a_release_leaves_nothing() {
 #[tokio::test]
 async fn a_grant_reported_twice_is_one_hold() {
     for stage in [Stage::Request, Stage::Reply] {
-        let (faulty_client, weather, calm) = pair();
-        let (held, waiter) = waiter(&faulty_client, &calm).await;
-        weather.hold_up(Kind::Acquire, stage);
-        weather.notify_missed();
-        until_held_up(&weather, 1).await;
+        let (faulty, faults, healthy) = pair();
+        let (held, waiter) = waiter(&faulty, &healthy).await;
+        faults.delay(Kind::Acquire, stage);
+        faults.notify_missed();
+        until_held_up(&faults, 1).await;
         drop(held);
         let guard = waiter.await.unwrap().unwrap();
-        weather.clear();
-        assert!(faulty_client.flush(LONG).await);
-        let info = calm.lock("x").inspect().await.unwrap();
+        faults.clear();
+        assert!(faulty.flush(LONG).await);
+        let info = healthy.lock("x").inspect().await.unwrap();
         assert_eq!((info.holders[0].owner, info.holders[0].entries), (guard.owner(), 1));
         guard.ensure_held().unwrap();
         assert_eq!(guard.release().await.unwrap(), Released::Now);
-        until_free(&calm, "x").await;
+        until_free(&healthy, "x").await;
     }
 }
 
@@ -142,16 +142,16 @@ async fn a_grant_reported_twice_is_one_hold() {
 #[tokio::test]
 async fn a_question_of_a_wait_group_without_tasks_is_undone() {
     for stage in [Stage::Request, Stage::Reply] {
-        let (faulty_client, weather, calm) = pair();
-        let (held, waiter) = waiter(&faulty_client, &calm).await;
-        weather.hold_up(Kind::Acquire, stage);
-        weather.notify_missed();
-        until_held_up(&weather, 1).await;
+        let (faulty, faults, healthy) = pair();
+        let (held, waiter) = waiter(&faulty, &healthy).await;
+        faults.delay(Kind::Acquire, stage);
+        faults.notify_missed();
+        until_held_up(&faults, 1).await;
         waiter.abort();
         let _ = waiter.await;
         drop(held);
-        weather.clear();
-        assert!(faulty_client.flush(LONG).await);
-        until_free(&calm, "x").await;
+        faults.clear();
+        assert!(faulty.flush(LONG).await);
+        until_free(&healthy, "x").await;
     }
 }
