@@ -78,7 +78,7 @@ impl Builder {
     ///
     /// Within this time fences grow whatever the server's clock says (I4). A lock that was unused for longer
     /// takes its next fence from the clock alone: it is smaller than the last one if the clock was set back, or
-    /// a server with a slower clock has taken over, by more than the time since the last grant. So the
+    /// a server whose clock is behind has taken over, by more than the time since the last grant. So the
     /// retention should be longer than any clock step that can be expected.
     ///
     /// If clients with different retentions use the same lock, that of its last holder counts. Clients that only

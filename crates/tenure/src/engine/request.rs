@@ -85,7 +85,7 @@ pub struct Standing {
     /// How many entries are ahead: exact below [`Standing::AHEAD_COUNTED`], which means "that many or
     /// more".
     pub ahead: u32,
-    /// When the first lease of the current holders ends, if it is neither renewed nor released.
+    /// How long until the first lease of the current holders ends, unless it is renewed or released.
     pub free_in: Duration,
     /// The store's clock when it answered.
     pub at: Moment,

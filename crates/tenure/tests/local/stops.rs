@@ -14,7 +14,7 @@ use crate::{LONG, connect, now, store, until_waiting};
 
 /// I3, I9: stopped past its lease, a process is notified of its loss, and does not affect the next holder.
 #[test]
-fn a_stopped_holder_learns_its_loss_and_harms_no_other() {
+fn a_stopped_holder_learns_its_loss_and_harms_nobody() {
     let (_around, folder) = store();
     let tenure = connect(&folder);
     let mut other = start(&folder, "hold for a second");
