@@ -138,7 +138,9 @@ impl Deref for Guard {
 /// Runs a future to completion on the calling thread. The futures of this crate need no runtime, so this
 /// is enough for all of them.
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
+    // In a tokio task, primitives of tokio pretend to be pending when the task has used up its budget, until it returns
+    // to the scheduler. It does not return from here, so it would wait for ever.
+    let mut future = pin!(tokio::task::unconstrained(future));
     let waiting = Arc::new(Waiting::new());
     let waker = Waker::from(waiting.clone());
     let mut context = Context::from_waker(&waker);

@@ -76,7 +76,13 @@ fn place_word() -> *mut AtomicU32 {
     }
 }
 
-/// A page that is all zero in a new child. None on a kernel older than Linux 4.14.
+/// A page that is all zero in a new child. None on a kernel older than Linux 4.14, and on other systems.
+#[cfg(not(target_os = "linux"))]
+fn wiped_page() -> Option<*mut AtomicU32> {
+    None
+}
+
+#[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "only the kernel can zero a page in a forked child")]
 fn wiped_page() -> Option<*mut AtomicU32> {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};

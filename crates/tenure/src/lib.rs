@@ -24,6 +24,13 @@
 //! - [`blocking`] is the same API for code that is not async.
 //! - [`engine`] is the contract that every store fulfils.
 //!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `local` | yes | the `local:` store: locks among the processes of one user on one machine (Linux) |
+//! | `redis` | yes | the `redis:`, `rediss:`, `valkey:`, `valkeys:`, `unix:` and `redis+sentinel:` stores |
+//!
+//! The `memory:` store is always there.
+//!
 //! No runtime is required: every future of this crate runs on any executor, and renewals run on a
 //! thread of their own.
 

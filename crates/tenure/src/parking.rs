@@ -12,7 +12,8 @@ use std::thread::Thread;
 
 /// A connection from which a thread can read while it waits.
 pub(crate) trait Readable: Send + Sync {
-    /// Reads, for all callers that wait for an answer, until the thread is woken.
+    /// Reads, for all callers that wait for an answer, until the thread is woken; or returns earlier, if another thread
+    /// reads, or there is nothing more to read.
     fn read_until_woken(&self, waiting: &Waiting);
 
     /// The sending thread does not wait for the answer: another thread must read it.
@@ -78,10 +79,11 @@ pub(crate) struct Polled(Slot);
 impl Polled {
     /// Waits until the thread is woken, and reads meanwhile.
     pub(crate) fn wait(mut self, waiting: &Waiting) {
-        match self.0.take() {
-            Some(connection) => connection.read_until_woken(waiting),
-            None => waiting.park(),
+        if let Some(connection) = self.0.take() {
+            connection.read_until_woken(waiting);
         }
+        // Without the connection: it may have been replaced, and would stay open while this thread waits.
+        waiting.park();
     }
 }
 
@@ -94,6 +96,7 @@ impl Drop for Polled {
 /// In [`Waiting::state`]: not woken yet, woken, or blocked in `poll`, where only a signal wakes it.
 const AWAKE: u8 = 0;
 const WOKEN: u8 = 1;
+#[cfg(all(feature = "redis", target_os = "linux"))]
 const READING: u8 = 2;
 
 /// A thread in `block_on`.

@@ -217,3 +217,33 @@ fn threads_take_several_locks_at_once() {
     drop(held);
     drop(tenure.lock("x").blocking().acquire_within(LONG).unwrap());
 }
+
+/// I7: a task of a runtime blocks, more often than tokio lets a task be ready before it has to return to the scheduler.
+#[test]
+fn a_task_may_block_as_often_as_it_likes() {
+    let blocks = |tenure: Tenure| async move {
+        let lock = tenure.lock("x").blocking();
+        for _ in 0..300 {
+            lock.acquire().unwrap().release().unwrap();
+        }
+    };
+    let runtimes = [
+        tokio::runtime::Builder::new_current_thread().build().unwrap(),
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap(),
+    ];
+    let running = runtimes.into_iter().flat_map(|runtime| {
+        let tenure = Tenure::memory().unwrap();
+        let runtime = Arc::new(runtime);
+        let (first, second) = (runtime.clone(), runtime);
+        let (one, other) = (blocks(tenure.clone()), blocks(tenure));
+        [
+            thread::spawn(move || first.block_on(one)),
+            thread::spawn(move || second.block_on(async { tokio::spawn(other).await.unwrap() })),
+        ]
+    });
+    let (done, all_done) = std::sync::mpsc::channel();
+    let running: Vec<_> = running.collect();
+    // A thread that hangs cannot be joined.
+    thread::spawn(move || done.send(join(running)));
+    all_done.recv_timeout(LONG).expect("all of them end");
+}

@@ -51,6 +51,13 @@ pub(crate) mod memory;
 mod redis;
 mod request;
 
+/// Entry points for the fuzz targets.
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing {
+    pub(crate) use super::local::fuzzing::record;
+    pub(crate) use super::redis::fuzzing::{resp, url};
+}
+
 #[cfg(feature = "local")]
 pub use self::local::LocalEngine;
 #[cfg(feature = "redis")]

@@ -21,9 +21,9 @@ use std::time::Duration;
 mod acquire;
 mod checkup;
 mod errors;
+mod folder;
 #[cfg(fuzzing)]
 pub(super) mod fuzzing;
-mod folder;
 mod liveness;
 mod storage;
 #[cfg(test)]

@@ -192,7 +192,6 @@ impl<C: Received> Readable for C {
         if let Some(thread) = Thread::begin(self) {
             thread.read(waiting);
         }
-        waiting.park();
     }
 
     fn leave_to_others(&self) {

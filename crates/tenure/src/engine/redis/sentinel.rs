@@ -139,10 +139,10 @@ impl Sentinels {
                     followers.spawn(self.clone().follow(peer, pace.clone()));
                 }
             }
-            if let Ok(master) = self.ask().await {
-                if self.has_moved_to(&master) {
-                    pace.report_moved();
-                }
+            if let Ok(master) = self.ask().await
+                && self.has_moved_to(&master)
+            {
+                pace.report_moved();
             }
             tokio::select! {
                 () = pause(ASK_EVERY) => {}

@@ -17,6 +17,12 @@ use tokio::runtime::Handle;
 
 use watch::Watch;
 
+/// A closed peer must not end the process with SIGPIPE. Apple's systems have an option of the socket for that.
+#[cfg(not(target_vendor = "apple"))]
+const NO_SIGNAL: SendFlags = SendFlags::NOSIGNAL;
+#[cfg(target_vendor = "apple")]
+const NO_SIGNAL: SendFlags = SendFlags::empty();
+
 /// A connected socket.
 pub(super) struct Socket {
     socket: OwnedFd,
@@ -28,6 +34,8 @@ impl Socket {
     /// Takes a non-blocking socket, which is watched at first. To be called on the I/O thread.
     pub(super) fn new(socket: impl Into<OwnedFd>) -> io::Result<Self> {
         let socket = socket.into();
+        #[cfg(target_vendor = "apple")]
+        rustix::net::sockopt::set_socket_nosigpipe(&socket, true)?;
         let watch = Watch::for_reading(&socket)?;
         Ok(Self { reading: register(watch, Interest::READABLE)?, socket })
     }
@@ -44,14 +52,13 @@ impl Socket {
 
     /// Writes as much as the socket accepts.
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        // A closed peer must not end the process with SIGPIPE.
-        Ok(rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL)?)
+        Ok(rustix::net::send(&self.socket, bytes, NO_SIGNAL)?)
     }
 
     /// Writes as much of several pieces as the socket accepts.
     pub(super) fn try_write_vectored(&self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
         let mut nothing = SendAncillaryBuffer::default();
-        Ok(rustix::net::sendmsg(&self.socket, pieces, &mut nothing, SendFlags::NOSIGNAL)?)
+        Ok(rustix::net::sendmsg(&self.socket, pieces, &mut nothing, NO_SIGNAL)?)
     }
 
     /// Whether there are bytes to read.
