@@ -84,6 +84,9 @@ impl Tenure {
     ///   the host and signed by an authority that the system trusts, or by one in the file
     ///   `?ca=FILE`. `?cert=FILE&key=FILE` is this client's own certificate, for a server that
     ///   requires one. The files are PEM, and are read again for every new connection.
+    /// - `redis+sentinel://[user:password@]s1[:26379],s2,…/master[/database]`: the master that Sentinels
+    ///   name, followed through failovers. The Sentinels' own login is `?sentinel_user=…` and
+    ///   `&sentinel_password=…`; `rediss+sentinel://…` is TLS to all of them.
     /// - `local:///folder`: a store that the processes of one user on this machine share through
     ///   a folder, without a server; `local:` is the folder `tenure` in `$XDG_STATE_HOME`, or else
     ///   in `~/.local/state`. The locks of a process are free as soon as it ends, however it ends.
