@@ -125,6 +125,20 @@ impl Sentinels {
         });
     }
 
+    /// Sets after how long without an answer a server counts as down.
+    ///
+    /// # Panics
+    ///
+    /// If a Sentinel refuses.
+    pub fn set_down_after(&self, time: Duration) {
+        for sentinel in &self.sentinels {
+            let millis = time.as_millis().to_string();
+            let words = ["SENTINEL", "SET", Self::MASTER, "down-after-milliseconds", &millis];
+            let reply = sentinel.connect().expect("it listens").command(&words).expect("a reply");
+            assert_eq!(reply, Reply::Simple("OK".into()));
+        }
+    }
+
     /// Kills a Sentinel, as a crash would.
     pub fn kill_sentinel(&mut self, number: usize) {
         self.sentinels[number].kill();

@@ -16,11 +16,10 @@ const LONG: Duration = Duration::from_secs(60);
 /// Longer than a failover takes in most cases: the lock must survive it.
 const LEASE: Duration = Duration::from_secs(60);
 
-#[expect(clippy::disallowed_methods, reason = "a failover sends no event to wait on")]
 async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let seen = tokio::time::timeout(LONG, async {
         while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            wait(Duration::from_millis(10)).await;
         }
     });
     assert!(seen.await.is_ok(), "{what}: not within {LONG:?}");
@@ -227,6 +226,39 @@ async fn a_wrong_name_is_refused_in_words() {
     let plain = format!("redis+sentinel://127.0.0.1:{}/main", group.servers[0].port().unwrap());
     let refused = Tenure::connect(&plain).await.unwrap_err();
     assert!(refused.to_string().contains("Sentinel at 127.0.0.1"), "{refused}");
+}
+
+/// I6: a master that was stopped answers late. It may have been replaced meanwhile, so its answer counts only if a majority of
+/// the Sentinels still names it; without a majority it is unknown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_answer_counts_only_if_the_master_is_the_same() {
+    let mut group = start(Flavor::Redis, 0).await;
+    group.set_down_after(LONG);
+    let client = connect(&group.url()).await;
+    for is_majority_up in [true, false] {
+        group.pause(0, true);
+        let lock = client.lock("x");
+        let acquiring = tokio::spawn(async move { lock.try_acquire().await });
+        wait(Duration::from_millis(800)).await;
+        group.pause(0, false);
+        let acquired = acquiring.await.unwrap();
+        if is_majority_up {
+            let guard = acquired.unwrap().expect("a free lock");
+            assert_eq!(guard.release().await.unwrap(), Released::Now);
+            (0..2).for_each(|number| group.kill_sentinel(number));
+        } else {
+            let error = acquired.map(drop).unwrap_err();
+            assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
+            assert!(error.to_string().contains("may have been replaced"), "{error}");
+        }
+    }
+    // Nothing is left of the acquire whose outcome was unknown.
+    drop(client.lock("x").acquire().await.unwrap());
+}
+
+#[expect(clippy::disallowed_methods, reason = "failovers send no event to wait on")]
+async fn wait(time: Duration) {
+    tokio::time::sleep(time).await;
 }
 
 async fn connect(url: &str) -> Tenure {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
-use super::address::{Address, Endpoint};
+use super::address::{Address, Endpoint, Master};
 use super::errors::{of_greeting, of_server};
 use super::pace::{Outage, Pace};
 use super::resp::{Command, Reply};
@@ -197,7 +197,10 @@ impl Link {
     pub(super) fn send(&self, command: &Command, done: Done) {
         let state = lock(&self.state).clone();
         match state {
-            State::Up(wire) => wire.send(command, done),
+            State::Up(wire) => match &self.address.master {
+                Master::At(_) => wire.send(command, done),
+                Master::Named(sentinels) => wire.send(command, sentinels.confirm_if_slow(done)),
+            },
             State::Down(error) => {
                 self.pace.want();
                 done(Err(error));

@@ -7,6 +7,8 @@
 //!   announces a switch away from the address in use, or a majority names another address, every connection to the old address
 //!   is closed at once: the old master may live, and may accept writes for seconds, all of which are lost. Its role is no proof.
 //!   The old address is not used again until the majority has named another one.
+//! - **Confirming.** A master that was stopped, replaced and continued first answers the requests in its socket buffers, with
+//!   success, and all of that is lost. So a reply that took long counts only if a majority still names the same master.
 //! - The driver then asks for all waiters and renews all holds, as after every lost connection (I7, I9).
 
 mod peer;
@@ -14,10 +16,11 @@ mod verdict;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -25,7 +28,9 @@ use self::peer::Peer;
 use self::verdict::{Verdict, judge};
 use super::address::{Endpoint, Login};
 use super::pace::{Pace, pause};
+use super::resp::Reply;
 use super::tls::Trust;
+use super::wire::Done;
 use crate::clock;
 use crate::core::moment::Moment;
 use crate::error::StoreError;
@@ -37,6 +42,10 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 /// How long an address that one Sentinel has announced as left is not used while the majority still names it. The others
 /// learn of a switch within one or two seconds; a Sentinel that is wrong must not lock its clients out for longer.
 const LEFT_FOR: Duration = Duration::from_secs(10);
+
+/// A reply that took this long is confirmed before it is used. No Sentinel replaces a master as fast as that: it waits for
+/// `down-after-milliseconds`, asks the others, and elects a leader.
+const SLOW: Duration = Duration::from_millis(500);
 
 /// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,6 +100,8 @@ pub(super) struct Sentinels {
     state: Mutex<State>,
     /// The Sentinels are to be asked now.
     announced: Notify,
+    /// The I/O thread's runtime.
+    io: OnceLock<Handle>,
 }
 
 struct State {
@@ -105,7 +116,7 @@ impl Sentinels {
     pub(super) fn new(monitored: Monitored) -> Self {
         let peers = monitored.listed.iter().cloned().collect();
         let state = Mutex::new(State { peers, in_use: None, left: None });
-        Self { monitored, state, announced: Notify::new() }
+        Self { monitored, state, announced: Notify::new(), io: OnceLock::new() }
     }
 
     #[cfg(test)]
@@ -129,8 +140,38 @@ impl Sentinels {
         self.monitored.endpoint(&master)
     }
 
+    /// Has the reply to a request that is sent now confirmed, if it takes long.
+    pub(super) fn confirm_if_slow(self: &Arc<Self>, done: Done) -> Done {
+        let (sent, sentinels) = (clock::now(), self.clone());
+        let master = lock(&self.state).in_use.clone();
+        Box::new(move |result| {
+            let is_slow = result.is_ok() && clock::now().since(sent) >= SLOW;
+            match sentinels.io.get().filter(|_| is_slow).cloned() {
+                Some(io) => {
+                    drop(io.spawn(async move { done(sentinels.confirm(master, result).await) }));
+                }
+                None => done(result),
+            }
+        })
+    }
+
+    /// The result, if the master is still the one that was asked.
+    async fn confirm(
+        self: &Arc<Self>,
+        master: Option<HostPort>,
+        result: Result<Reply, StoreError>,
+    ) -> Result<Reply, StoreError> {
+        let named = self.ask().await;
+        let is_same = named.is_ok_and(|named| {
+            master.as_ref() == Some(&named) && lock(&self.state).in_use == master
+        });
+        let replaced = "the answer came so late that the master may have been replaced meanwhile";
+        if is_same { result } else { Err(StoreError::unknown(replaced)) }
+    }
+
     /// Closes the client's connections when the master changes, for ever. Runs on the I/O thread.
     pub(super) async fn watch(self: Arc<Self>, pace: Arc<Pace>) {
+        let _ = self.io.set(Handle::current());
         let (mut followed, mut followers) = (BTreeSet::new(), JoinSet::new());
         loop {
             let peers = lock(&self.state).peers.clone();
