@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tenure::engine::Health;
+use tenure::engine::{Health, Severity};
 use tenure::{Error, Guard, Released, Tenure};
 use tenure_testkit::resp::Reply;
 use tenure_testkit::{Flavor, Sentinels, Server};
@@ -215,6 +215,23 @@ async fn sentinels_that_the_url_does_not_name_are_found() {
     group.kill_sentinel(0);
     group.servers[0].kill();
     drop(acquire(&client, "x").await);
+}
+
+/// The doctor asks every Sentinel.
+#[tokio::test]
+async fn the_doctor_asks_the_sentinels() {
+    let mut group = start(Flavor::Redis, 1).await;
+    let client = connect(&group.url_of_one()).await;
+    let finding = async || {
+        let findings = client.checkup().await.unwrap();
+        findings.into_iter().find(|it| it.topic == "sentinels").unwrap()
+    };
+    until("all Sentinels are known", async || finding().await.found.contains("3 of 3")).await;
+    assert_eq!(finding().await.severity, Severity::Fine);
+    group.kill_sentinel(2);
+    let found = finding().await;
+    assert_eq!(found.severity, Severity::Warning);
+    assert!(found.found.contains("1 of 3") && found.found.contains("refused"), "{}", found.found);
 }
 
 /// A name that no Sentinel watches is refused in words, and so is a server that is no Sentinel.

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
 
+use super::address::Master;
 use super::keys;
 use super::permissions::permissions;
 use super::resp::{Command, Reply};
+use super::sentinel::HostPort;
 use super::server::Server;
 use crate::clock;
 use crate::engine::ListRequest;
@@ -37,6 +39,9 @@ pub(super) async fn checkup(server: &Server) -> Result<Vec<Finding>, StoreError>
         &setting(server, "maxmemory-policy").await,
         &setting(server, "maxmemory").await,
     ));
+    if let Master::Named(sentinels) = &server.commands.address.master {
+        findings.push(sentinels_finding(&sentinels.survey().await));
+    }
     findings.extend(latency(server).await?);
     findings.extend(skew(server).await?);
     findings.extend(contents(server).await?);
@@ -59,6 +64,44 @@ async fn settings(server: &Server, info: &Info) -> Vec<Finding> {
         findings.push(split_brain(least, lag, is_for_scripts));
     }
     findings
+}
+
+/// With fewer Sentinels, the failure of one leaves no majority.
+const ENOUGH_SENTINELS: usize = 3;
+
+/// A finding from the answers of all known Sentinels.
+fn sentinels_finding(answers: &[(HostPort, Result<Option<HostPort>, StoreError>)]) -> Finding {
+    const TOPIC: &str = "sentinels";
+    let mut named: Vec<_> =
+        answers.iter().filter_map(|(_, it)| it.as_ref().ok()?.as_ref()).collect();
+    let silent: Vec<_> = answers.iter().filter(|(_, it)| !matches!(it, Ok(Some(_)))).collect();
+    named.sort();
+    named.dedup();
+    if named.len() > 1 {
+        let named: Vec<_> = named.iter().map(ToString::to_string).collect();
+        let found = format!("the Sentinels name different masters: {}", named.join(", "));
+        let advice = "wait for the failover to end; if it does not, compare their configurations";
+        return Finding::bad(TOPIC, Severity::Problem, found, advice);
+    }
+    if let Some((peer, answer)) = silent.first() {
+        let (count, all) = (silent.len(), answers.len());
+        let why = match answer {
+            Err(error) => error.to_string(),
+            Ok(_) => "it watches no master of that name".to_owned(),
+        };
+        let found =
+            format!("{count} of {all} Sentinels do not name the master, such as {peer}: {why}");
+        let advice = "without a majority no client can connect, and no failover happens: repair them, or \
+                      remove those that no longer exist (SENTINEL RESET)";
+        return Finding::bad(TOPIC, Severity::Warning, found, advice);
+    }
+    let found = format!("{} of {} name the same master", answers.len(), answers.len());
+    if answers.len() < ENOUGH_SENTINELS {
+        let advice = "run three Sentinels or more, each on a machine of its own: with fewer, the failure \
+                      of one leaves no majority";
+        return Finding::bad(TOPIC, Severity::Warning, found, advice);
+    }
+    Finding::fine(TOPIC, found)
 }
 
 type Info = HashMap<String, String>;

@@ -233,6 +233,20 @@ impl Sentinels {
         Err(self.failed("no majority of them agrees"))
     }
 
+    /// What each known Sentinel answers now: the master that it names, none if it knows no such master.
+    pub(super) async fn survey(&self) -> Vec<(HostPort, Result<Option<HostPort>, StoreError>)> {
+        let peers = lock(&self.state).peers.clone();
+        let mut answers = Vec::new();
+        for peer in peers {
+            let answer = match self.monitored.endpoint(&peer) {
+                Ok(endpoint) => Peer::ask(&endpoint, &self.monitored).await.map(|it| it.master),
+                Err(error) => Err(error),
+            };
+            answers.push((peer, answer));
+        }
+        answers
+    }
+
     fn failed(&self, why: &str) -> StoreError {
         StoreError::refused(format!("could not locate {}: {why}", self.monitored))
     }
