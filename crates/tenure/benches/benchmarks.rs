@@ -117,6 +117,13 @@ const BENCHMARKS: &[Benchmark] = &[
         what: "voluntary context switches of the process per pair of one thread",
     },
     Benchmark {
+        name: "tls_pair",
+        unit: "ratio",
+        goal: Goal::AtMost(1.5),
+        measure: callers::tls_pair,
+        what: "one thread, uncontended acquire and release over TLS over the same without",
+    },
+    Benchmark {
         name: "callers_64",
         unit: "ratio",
         goal: Goal::AtLeast(1.1),

@@ -120,7 +120,7 @@ impl LockInfo {
     }
 
     /// A lock whose state cannot be read, with the reason.
-    #[cfg(any(feature = "local", feature = "redis"))]
+    #[cfg(any(all(feature = "local", target_os = "linux"), feature = "redis"))]
     pub(crate) fn unreadable(name: LockName, error: &crate::StoreError) -> Self {
         Self { error: Some(error.to_string()), ..Self::free(name) }
     }

@@ -57,7 +57,7 @@ async fn rest() {
 
 /// Runs a call that may block on a new thread, for a caller on any executor. If the future is dropped, the
 /// call continues, and its result is discarded.
-#[cfg(feature = "local")]
+#[cfg(all(feature = "local", target_os = "linux"))]
 pub(crate) async fn compute<T: Send + 'static>(
     name: &str,
     call: impl FnOnce() -> T + Send + 'static,

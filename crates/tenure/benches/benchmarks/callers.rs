@@ -2,6 +2,7 @@
 
 use tenure::blocking;
 use tenure_testkit::resp::Connection;
+use tenure_testkit::{Server, Tls};
 
 use super::memory::now;
 use super::pairs::{Caller, Clients, Round, runtime};
@@ -105,6 +106,25 @@ pub(crate) fn pair_switches() -> Vec<f64> {
         let before = voluntary_switches();
         (0..pairs).for_each(|_| blocking_pair(&lock));
         (voluntary_switches() - before) as f64 / pairs as f64
+    };
+    round();
+    (0..ROUNDS).map(|_| round()).collect()
+}
+
+/// A pair by one thread over TLS, over one without. In turns, each with a server of its own.
+pub(crate) fn tls_pair() -> Vec<f64> {
+    let servers = [Server::builder().tls(Tls::default()).start(), server()];
+    let locks = servers.each_ref().map(|server| client(server).lock("orders/42").blocking());
+    let round = || {
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..TURNS {
+            for (times, lock) in times.iter_mut().zip(&locks) {
+                times.extend(in_a_row(|| blocking_pair(lock)));
+            }
+        }
+        let [tls, plain] = times.map(median);
+        verbose(&format!("over TLS {tls:.1} µs, without {plain:.1} µs"));
+        tls / plain
     };
     round();
     (0..ROUNDS).map(|_| round()).collect()

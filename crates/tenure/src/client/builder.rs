@@ -7,14 +7,14 @@ use super::{Client, Fallback, Tenure};
 use crate::core::fence::RETENTION;
 use crate::core::lease::Lease;
 use crate::driver::{Driver, PATIENCE};
-#[cfg(feature = "local")]
+#[cfg(all(feature = "local", target_os = "linux"))]
 use crate::engine::LocalEngine;
 use crate::engine::{Engine, MemoryEngine};
 #[cfg(feature = "redis")]
 use crate::engine::{RedisEngine, RedisOptions};
 use crate::error::{Error, Invalid};
 use crate::info::About;
-#[cfg(feature = "local")]
+#[cfg(all(feature = "local", target_os = "linux"))]
 use crate::thread;
 
 /// Builds a client with other defaults.
@@ -137,12 +137,20 @@ impl Builder {
         if url == "memory:" {
             return self.engine(MemoryEngine::new());
         }
-        #[cfg(feature = "local")]
+        #[cfg(all(feature = "local", target_os = "linux"))]
         if url.starts_with("local:") {
             // Opening waits for other processes, so it must not block the caller's thread.
             let url = url.to_owned();
             let opening = thread::compute("tenure-open", move || LocalEngine::connect(&url));
             return self.engine(opening.await.map_err(|source| Error::Thread { source })??);
+        }
+        #[cfg(not(all(feature = "local", target_os = "linux")))]
+        if url.starts_with("local:") {
+            let why = match cfg!(feature = "local") {
+                true => "a local store needs Linux: name a server, or `memory:`",
+                false => "a local store needs the feature `local`",
+            };
+            return Err(Error::Invalid(Invalid::new(why)));
         }
         #[cfg(feature = "redis")]
         {
@@ -155,8 +163,7 @@ impl Builder {
         }
         #[cfg(not(feature = "redis"))]
         Err(Error::Invalid(Invalid::new(
-            "without the feature `redis`, the URL must be `memory:`, or `local:` with the feature \
-             `local`",
+            "without the feature `redis`, the URL must be `memory:` or `local:`",
         )))
     }
 

@@ -57,13 +57,13 @@ pub(crate) struct Fences {
 
 impl Fences {
     /// Continues after the last fence that was issued.
-    #[cfg(feature = "local")]
+    #[cfg(all(feature = "local", target_os = "linux"))]
     pub(crate) const fn after(last: u64) -> Self {
         Self { last }
     }
 
     /// The last fence that was issued.
-    #[cfg(feature = "local")]
+    #[cfg(all(feature = "local", target_os = "linux"))]
     pub(crate) const fn last(&self) -> u64 {
         self.last
     }

@@ -66,7 +66,7 @@ impl Entries {
     }
 
     /// All of them, in the order in which they were added.
-    #[cfg(feature = "local")]
+    #[cfg(all(feature = "local", target_os = "linux"))]
     pub(crate) fn numbers(&self) -> &[u64] {
         match self {
             Self::None => &[],
@@ -206,7 +206,7 @@ impl Holders {
     }
 
     /// Sets the client to notify when the lock is taken away.
-    #[cfg(feature = "local")]
+    #[cfg(all(feature = "local", target_os = "linux"))]
     pub(crate) fn set_route(&mut self, owner: Owner, client_id: u32) {
         if let Some(holder) = self.find_mut(owner) {
             holder.client_id = client_id;

@@ -90,7 +90,7 @@ impl Queue {
         self.by_ticket.range(..ticket).take(most as usize).count() as u32
     }
 
-    #[cfg(feature = "local")]
+    #[cfg(all(feature = "local", target_os = "linux"))]
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Waiter> {
         self.by_ticket.values_mut()
     }

@@ -48,7 +48,7 @@ pub(crate) struct Table {
     sweep_at: usize,
 }
 
-#[cfg(feature = "local")]
+#[cfg(all(feature = "local", target_os = "linux"))]
 impl Table {
     /// An empty table that continues after a fence: for a store that keeps its locks elsewhere, and puts
     /// those that an operation needs into a table.

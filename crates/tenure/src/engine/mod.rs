@@ -44,7 +44,7 @@ mod checkup;
 mod health;
 #[cfg(feature = "redis")]
 mod link_monitor;
-#[cfg(feature = "local")]
+#[cfg(all(feature = "local", target_os = "linux"))]
 mod local;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
@@ -58,7 +58,7 @@ pub(crate) mod fuzzing {
     pub(crate) use super::redis::fuzzing::{resp, url};
 }
 
-#[cfg(feature = "local")]
+#[cfg(all(feature = "local", target_os = "linux"))]
 pub use self::local::LocalEngine;
 #[cfg(feature = "redis")]
 pub(crate) use self::redis::Options as RedisOptions;
