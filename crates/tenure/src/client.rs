@@ -1,8 +1,10 @@
 //! The client: connects to a store and makes locks.
 
 mod builder;
+mod fallback;
 
 pub use builder::Builder;
+pub use fallback::Fallback;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -57,19 +59,6 @@ struct Client {
     local: Mutex<Option<Arc<Driver>>>,
     about: Arc<About>,
     lease: Lease,
-}
-
-/// What to do when the store cannot be reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Fallback {
-    /// Return the error: no work is done without the lock.
-    #[default]
-    Fail,
-    /// Use a lock that excludes only the other tasks of this process. [`Guard::is_degraded`] reports it,
-    /// and so does the metric `tenure_fallbacks_total`. For work that two processes may do at once, if the
-    /// alternative is not to do it.
-    Local,
 }
 
 /// How long a record may stay. All engines count it in 64 bits; a year is enough.
@@ -315,7 +304,9 @@ impl Tenure {
     /// Returns the state of the connections to the store, for a health check. It sends no request and does
     /// not wait.
     pub fn health(&self) -> Health {
-        self.client.driver.health()
+        let mut health = self.client.driver.health();
+        health.degraded = lock(&self.client.local).as_ref().map_or(0, |driver| driver.held_count());
+        health
     }
 
     /// Checks the store's configuration and state, and returns findings with advice for an operator. It may
@@ -373,8 +364,8 @@ impl Tenure {
     pub(crate) async fn try_acquire(&self, spec: &Arc<Spec>) -> Result<Option<Guard>, Error> {
         let started = clock::now();
         let mut result = self.client.driver.try_acquire(spec).await;
-        if let Some(local) = self.fall_back(&spec.name, result.as_ref().err())? {
-            result = local.try_acquire(spec).await;
+        if let Some(other) = self.client.fall_back(&spec.name, result.as_ref().err()).await? {
+            result = other.try_acquire(spec).await;
         }
         telemetry::acquired(&result, clock::now().since(started));
         result
@@ -382,10 +373,13 @@ impl Tenure {
 
     pub(crate) async fn acquire(&self, spec: &Arc<Spec>, wait: &Wait) -> Result<Guard, Error> {
         let started = clock::now();
+        let waited = || clock::now().since(started);
         let mut result = self.client.driver.acquire(spec, wait).await;
-        if let Some(local) = self.fall_back(&spec.name, result.as_ref().err())? {
-            let wait = wait.after(clock::now().since(started));
-            result = local.acquire(spec, &wait).await;
+        while self.client.waits(result.as_ref().err(), wait, waited()) {
+            result = self.client.driver.acquire(spec, &wait.after(waited())).await;
+        }
+        if let Some(other) = self.client.fall_back(&spec.name, result.as_ref().err()).await? {
+            result = other.acquire(spec, &wait.after(waited())).await;
         }
         let result = result.map(Some);
         telemetry::acquired(&result, clock::now().since(started));
@@ -427,27 +421,6 @@ impl Tenure {
             Ok(Renewed::NotHeld) => Err(Lost { name, why: WhyLost::NotHeld }.into()),
             Err(error) => Err(failed(&name, "renew", error)),
         }
-    }
-
-    /// The local driver to use instead of the store after this error, if the client was built so.
-    fn fall_back(
-        &self,
-        name: &LockName,
-        error: Option<&Error>,
-    ) -> Result<Option<Arc<Driver>>, Error> {
-        let Some(error @ (Error::Unreachable { .. } | Error::Unknown { .. })) = error else {
-            return Ok(None);
-        };
-        if self.client.fallback == Fallback::Fail {
-            return Ok(None);
-        }
-        telemetry::fell_back(name, error);
-        let mut local = lock(&self.client.local);
-        if local.is_none() {
-            let engine = Box::new(MemoryEngine::new());
-            *local = Some(Driver::start(engine, PATIENCE, true)?);
-        }
-        Ok(local.clone())
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::client::Fallback;
 use crate::clock;
 use crate::core::fence::Fence;
 use crate::core::name::LockName;
@@ -117,10 +118,15 @@ impl Guard {
         self.held.lost(clock::now()).is_some()
     }
 
-    /// Returns whether this is only a local lock, because the store could not be reached and
-    /// [`Fallback::Local`](crate::Fallback::Local) was chosen: it excludes only tasks of this process.
+    /// Returns whether this lock excludes fewer clients than one of the store does, because the store could not be reached
+    /// and the client has a [`Fallback`].
     pub fn is_degraded(&self) -> bool {
-        self.held.driver().is_fallback
+        self.fallback().is_some()
+    }
+
+    /// Returns the fallback that this lock comes from; none if it comes from the store.
+    pub fn fallback(&self) -> Option<Fallback> {
+        self.held.driver().fallback
     }
 
     /// Checks that the lock is still held. For use right before a step that cannot be undone.

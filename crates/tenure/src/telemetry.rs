@@ -10,6 +10,7 @@ use std::time::Duration;
 use metrics::gauge;
 use metrics::{counter, histogram};
 
+use crate::client::Fallback;
 #[cfg(feature = "redis")]
 use crate::core::clock_step::ClockStep;
 use crate::core::fence::Fence;
@@ -99,11 +100,15 @@ pub(crate) fn disconnected(link: &'static str, error: &StoreError) {
     });
 }
 
-/// The store cannot be reached, and a local lock is used instead.
-pub(crate) fn fell_back(name: &LockName, error: &Error) {
+/// The store cannot be reached, and a lock of the fallback is used instead.
+pub(crate) fn fell_back(name: &LockName, fallback: Fallback, error: &Error) {
     foreign::call(|| {
         counter!("tenure_fallbacks_total").increment(1);
-        tracing::warn!(lock = %name, %error, "using a local lock: it excludes only this process");
+        let excludes = match fallback {
+            Fallback::Machine => "the processes of this user on this machine",
+            _ => "the tasks of this process",
+        };
+        tracing::warn!(lock = %name, %error, excludes, "using a lock of the fallback");
     });
 }
 

@@ -27,7 +27,7 @@ use crate::thread;
 ///
 /// let tenure = Tenure::builder()
 ///     .lease(Duration::from_secs(10))
-///     .fallback(Fallback::Local)
+///     .fallback(Fallback::Process)
 ///     .engine(MemoryEngine::new())?;
 /// # Ok::<(), tenure::Error>(())
 /// ```
@@ -173,9 +173,10 @@ impl Builder {
     /// Returns an error if a default is out of range or no thread can be started.
     pub fn engine(self, engine: impl Engine) -> Result<Tenure, Error> {
         self.retention?;
+        self.fallback.check()?;
         let client = Client {
             lease: self.lease?,
-            driver: Driver::start(Box::new(engine), self.patience, false)?,
+            driver: Driver::start(Box::new(engine), self.patience, None)?,
             fallback: self.fallback,
             local: Mutex::default(),
             about: Arc::new(self.about?),

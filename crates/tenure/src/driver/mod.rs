@@ -36,6 +36,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use crate::client::Fallback;
 use crate::clock;
 use crate::core::backoff::Backoff;
 use crate::core::moment::Moment;
@@ -102,8 +103,8 @@ pub(crate) struct Driver {
     pub(crate) engine: Gate,
     /// The claim lease, if the engine has one.
     claim: Option<Duration>,
-    /// True for the local fallback that is used when the store cannot be reached.
-    pub(crate) is_fallback: bool,
+    /// The fallback that it is, if it is used because the store cannot be reached.
+    pub(crate) fallback: Option<Fallback>,
     patience: Duration,
     process: Process,
     /// A panic has ended the driver.
@@ -121,7 +122,7 @@ impl Driver {
     pub(crate) fn start(
         engine: Box<dyn Engine>,
         patience: Duration,
-        is_fallback: bool,
+        fallback: Option<Fallback>,
     ) -> Result<Arc<Self>, Error> {
         let failed = |source| Error::Thread { source: Arc::new(source) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
@@ -131,7 +132,7 @@ impl Driver {
             this: this.clone(),
             claim: engine.capabilities().claim,
             engine: Gate::new(engine, process),
-            is_fallback,
+            fallback,
             patience,
             process,
             has_ended: AtomicBool::new(false),
@@ -170,6 +171,11 @@ impl Driver {
     }
 
     /// The state of the connections to the store, and of the driver itself.
+    /// How many locks are held.
+    pub(crate) fn held_count(&self) -> usize {
+        self.agenda.holds().len()
+    }
+
     pub(crate) fn health(&self) -> Health {
         if self.has_ended() { Health::down("driver", &Error::Ended) } else { self.engine.health() }
     }
@@ -285,7 +291,7 @@ mod tests {
     #[test]
     fn the_thread_ends_with_its_driver() {
         let engine = Box::new(MemoryEngine::new());
-        let driver = Driver::start(engine, PATIENCE, false).unwrap();
+        let driver = Driver::start(engine, PATIENCE, None).unwrap();
         let bell = Arc::downgrade(&driver.agenda.bell());
         drop(driver);
         // The thread has the other reference to the bell.

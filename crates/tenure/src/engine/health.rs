@@ -7,13 +7,16 @@
 pub struct Health {
     /// The connections; empty for an engine without any.
     pub links: Vec<LinkHealth>,
+    /// How many locks are held from the fallback, because the store could not be reached.
+    pub degraded: usize,
 }
 
 impl Health {
     /// A component without which nothing works, and why it is down.
     pub(crate) fn down(link: &'static str, why: &dyn std::fmt::Display) -> Self {
         let error = Some(why.to_string());
-        Self { links: vec![LinkHealth { link, is_up: false, epoch: 1, error }] }
+        let links = vec![LinkHealth { link, is_up: false, epoch: 1, error }];
+        Self { links, degraded: 0 }
     }
 
     /// Returns whether every connection is up.

@@ -8,7 +8,7 @@ use tenure::engine::MemoryEngine;
 use tenure::{Backoff, Error, Fallback, Released, Tenure, Wait};
 
 use super::fixture::{LONG, poll_once, until_free};
-use crate::common::{Fault, Faulty, Kind, Stage, ms, pair};
+use crate::common::{Fault, Faulty, Kind, Stage, ms, pair, pass};
 
 /// R31: the same entry is requested again, and gets the same grant, once.
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn an_unreachable_store_is_distinguished_from_a_busy_lock() {
 fn the_fallback_is_local_and_visible() {
     let engine = Faulty::new(MemoryEngine::new());
     let faults = engine.faults();
-    let builder = Tenure::builder().fallback(Fallback::Local).patience(ms(50));
+    let builder = Tenure::builder().fallback(Fallback::Process).patience(ms(50));
     let tenure = builder.engine(engine).unwrap();
     let recorder = DebuggingRecorder::new();
     let seen = recorder.snapshotter();
@@ -89,9 +89,11 @@ fn the_fallback_is_local_and_visible() {
             assert!(!tenure.lock("x").acquire().await.unwrap().is_degraded());
             faults.cut(Fault::Refused);
             let guard = tenure.lock("x").acquire().await.unwrap();
-            assert!(guard.is_degraded());
+            assert_eq!(guard.fallback(), Some(Fallback::Process));
+            assert_eq!(tenure.health().degraded, 1);
             assert!(tenure.lock("x").try_acquire().await.unwrap().is_none(), "exclusive here");
             guard.release().await.unwrap();
+            assert_eq!(tenure.health().degraded, 0);
             faults.clear();
             assert!(!tenure.lock("x").acquire().await.unwrap().is_degraded());
         });
@@ -100,6 +102,59 @@ fn the_fallback_is_local_and_visible() {
         (key.key().name() == "tenure_fallbacks_total").then_some(value)
     });
     assert_eq!(fallbacks, Some(DebugValue::Counter(2)));
+}
+
+/// R22: the caller chose to wait for the store. An acquire that waits is granted when the store returns; one that does not wait,
+/// and one whose time is over, fail.
+#[tokio::test]
+async fn a_caller_may_wait_for_the_store() {
+    let engine = Faulty::new(MemoryEngine::new());
+    let faults = engine.faults();
+    let builder = Tenure::builder().fallback(Fallback::Wait).patience(ms(20));
+    let tenure = builder.engine(engine).unwrap();
+    faults.cut(Fault::Refused);
+    let error = tenure.lock("x").try_acquire().await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    let error = tenure.lock("x").acquire_within(ms(100)).await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    let lock = tenure.lock("x");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    // Many times the client's own patience.
+    pass(ms(200)).await;
+    assert!(!waiting.is_finished());
+    faults.clear();
+    assert!(!waiting.await.unwrap().unwrap().is_degraded());
+}
+
+/// R22: the caller chose a lock of this machine as the fallback: clients of other processes are excluded, too. In a process of its
+/// own, because the folder of `local:` is in the environment.
+#[cfg(all(feature = "local", target_os = "linux"))]
+#[test]
+fn the_fallback_may_be_this_machine() {
+    let state = tempfile::tempdir().unwrap();
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "faults::acquiring::clients_of_this_machine_exclude_each_other"]);
+    let ended = child.arg("--ignored").env("XDG_STATE_HOME", state.path()).status().unwrap();
+    assert!(ended.success());
+    assert!(state.path().join("tenure").is_dir(), "the locks were there");
+}
+
+#[cfg(all(feature = "local", target_os = "linux"))]
+#[tokio::test]
+#[ignore = "run by `the_fallback_may_be_this_machine`"]
+async fn clients_of_this_machine_exclude_each_other() {
+    let client = || {
+        let engine = Faulty::new(MemoryEngine::new());
+        engine.faults().cut(Fault::Refused);
+        let builder = Tenure::builder().fallback(Fallback::Machine).patience(ms(20));
+        builder.engine(engine).unwrap()
+    };
+    let (one, other) = (client(), client());
+    let guard = one.lock("x").acquire().await.unwrap();
+    assert_eq!(guard.fallback(), Some(Fallback::Machine));
+    assert!(other.lock("x").try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+    assert!(other.lock("x").try_acquire().await.unwrap().is_some());
 }
 
 /// R8, I6: the timeout holds also if the store does not answer; a possible grant is given back.

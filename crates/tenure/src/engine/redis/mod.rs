@@ -299,7 +299,7 @@ impl Engine for RedisEngine {
     }
 
     fn health(&self) -> Health {
-        Health { links: self.monitors().map(LinkMonitor::health).into() }
+        Health { links: self.monitors().map(LinkMonitor::health).into(), degraded: 0 }
     }
 
     fn listen(&self, listener: Weak<dyn Listener>) {

@@ -1,0 +1,98 @@
+//! What an acquire does when the store cannot be reached (R22).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Client, PATIENCE};
+use crate::core::name::LockName;
+use crate::driver::Driver;
+use crate::engine::{Engine, MemoryEngine};
+use crate::error::{Error, Invalid};
+use crate::sync::lock;
+use crate::telemetry;
+use crate::wait::Wait;
+
+/// What to do when the store cannot be reached.
+///
+/// A lock of [`Fallback::Process`] or [`Fallback::Machine`] excludes fewer clients than one of the store, and is held beside
+/// locks of the store that other clients may hold at the same time. [`Guard::is_degraded`](crate::Guard::is_degraded) and
+/// [`Guard::fallback`](crate::Guard::fallback) report it, and so do [`Tenure::health`](crate::Tenure::health) and the metric
+/// `tenure_fallbacks_total`. Choose it for work that two clients may do at once, if the alternative is not to do it. As soon as the
+/// store can be reached again, locks are acquired there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fallback {
+    /// Return the error: no work is done without the lock.
+    #[default]
+    Fail,
+    /// Wait for the store for as long as the caller waits for the lock. An acquire that does not wait, or that counts its
+    /// attempts, fails.
+    Wait,
+    /// Use a lock that excludes only the other tasks of this process, as `memory:` does.
+    Process,
+    /// Use a lock that excludes only the processes of this user on this machine, as `local:` does. For Linux, with the feature
+    /// `local`.
+    Machine,
+}
+
+impl Fallback {
+    /// Refuses what this system does not have.
+    pub(super) fn check(self) -> Result<(), Error> {
+        let is_there = cfg!(all(feature = "local", target_os = "linux"));
+        if self == Self::Machine && !is_there {
+            let why = "the fallback to this machine needs Linux and the feature `local`";
+            return Err(Error::Invalid(Invalid::new(why)));
+        }
+        Ok(())
+    }
+}
+
+impl Client {
+    /// Whether to wait for the store after this error; how long the caller has waited so far.
+    pub(super) fn waits(&self, error: Option<&Error>, wait: &Wait, waited: Duration) -> bool {
+        let is_transient = match error {
+            Some(Error::Unreachable { error, .. } | Error::Unknown { error, .. }) => {
+                !error.is_lasting()
+            }
+            _ => false,
+        };
+        let has_time = wait.attempts.is_none() && wait.within.is_none_or(|time| waited < time);
+        self.fallback == Fallback::Wait && is_transient && has_time
+    }
+
+    /// The driver to use instead of the store's after this error, if there is one.
+    pub(super) async fn fall_back(
+        &self,
+        name: &LockName,
+        error: Option<&Error>,
+    ) -> Result<Option<Arc<Driver>>, Error> {
+        let Some(error @ (Error::Unreachable { .. } | Error::Unknown { .. })) = error else {
+            return Ok(None);
+        };
+        if matches!(self.fallback, Fallback::Fail | Fallback::Wait) {
+            return Ok(None);
+        }
+        telemetry::fell_back(name, self.fallback, error);
+        if let Some(driver) = lock(&self.local).clone() {
+            return Ok(Some(driver));
+        }
+        let engine = self.open().await?;
+        let mut local = lock(&self.local);
+        // Another task may have been faster.
+        if local.is_none() {
+            *local = Some(Driver::start(engine, PATIENCE, Some(self.fallback))?);
+        }
+        Ok(local.clone())
+    }
+
+    async fn open(&self) -> Result<Box<dyn Engine>, Error> {
+        #[cfg(all(feature = "local", target_os = "linux"))]
+        if self.fallback == Fallback::Machine {
+            let open = || crate::engine::LocalEngine::connect("local:");
+            let opening = crate::thread::compute("tenure-open", open);
+            let opened = opening.await.map_err(|source| Error::Thread { source })??;
+            return Ok(Box::new(opened));
+        }
+        Ok(Box::new(MemoryEngine::new()))
+    }
+}
