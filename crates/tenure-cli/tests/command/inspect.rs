@@ -180,7 +180,7 @@ fn hostile_names_do_nothing_to_a_terminal(fixture: &Fixture) {
     watching.wait().unwrap();
 
     tame(&fixture.refused(75, &["run", "-n", name, "--", "true"]));
-    tame(&fixture.refused(75, &["run", "-w", "20ms", name, "--", "true"]));
+    tame(&fixture.refused(75, &["run", "-w", "1s", name, "--", "true"]));
     tame(&fixture.refused(75, &["acquire", "-n", name]));
     tame(&fixture.refused(64, &["run", "-s", "-n", name, "--", "true"]));
     fixture.said(&["release", handle.trim()]);

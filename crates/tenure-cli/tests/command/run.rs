@@ -160,8 +160,8 @@ fn a_lock_that_is_held_is_75_or_what_was_asked_for(fixture: &Fixture) {
     assert!(late.starts_with("tenure: `x` was not free within 50 ms: held by sh["), "{late}");
     let late = fixture.refused(75, &["run", "-w", "1", "x", "--", "true"]);
     assert!(late.starts_with("tenure: `x` was not free within 1 s: held by sh["), "{late}");
-    assert_eq!(fixture.code(&["run", "-w", "50ms", "-E", "3", "x", "--", "true"]), 3);
-    assert_eq!(fixture.code(&["acquire", "-w", "50ms", "-E", "3", "x"]), 3);
+    assert_eq!(fixture.code(&["run", "-w", "1s", "-E", "3", "x", "--", "true"]), 3);
+    assert_eq!(fixture.code(&["acquire", "-w", "1s", "-E", "3", "x"]), 3);
     assert_eq!(fixture.code(&["run", "y", "--", "true"]), 0, "another name is free");
     holder.stop();
     assert_eq!(fixture.code(&["run", "-w", "10s", "x", "--", "true"]), 0);
@@ -321,7 +321,7 @@ fn a_job_may_begin_at_a_random_time(fixture: &Fixture) {
             .contains("24 h at most")
     );
     // The wait for the lock begins after it.
-    assert_eq!(fixture.code(&["run", "--jitter", "300ms", "-w", "10ms", "x", "--", "true"]), 0);
+    assert_eq!(fixture.code(&["run", "--jitter", "300ms", "-w", "200ms", "x", "--", "true"]), 0);
 }
 
 fn a_signal_during_the_jitter_ends_it(fixture: &Fixture) {

@@ -13,10 +13,6 @@
 //! far as they are of one kind, are ready to be sent; the next ones become ready as soon as these are on the socket,
 //! and need not wait for the answer.
 //!
-//! **Held back.** An acquire that follows a release which probably hands the lock over is sent only when that is
-//! answered. Sent at once, both would often be in the server's buffer together, and the server writes the message to
-//! the next holder when it has performed both.
-//!
 //! **Continuation.** One call does a bounded amount of work. If there is more to settle in a lock, the answer ends with
 //! a plus sign: an acquire is sent again, because its own answer depends on the rest; after any other operation, calls
 //! that cancel nothing follow until the lock is settled.
@@ -143,7 +139,6 @@ impl Batcher {
             return gathered;
         }
         gathered.is_sending = true;
-        gathered.is_far = self.link.trip.calls() > 1;
         let sending = Sending(self);
         while let Some(dispatch) = gathered.take(calls) {
             drop(gathered);
@@ -248,7 +243,7 @@ impl Flight {
     fn end(&self, script: &'static Script) {
         let mut gathered = lock(&self.batcher.gathered);
         gathered.lane(script).in_flight -= 1;
-        gathered.complete(self.id);
+        gathered.flights.complete(self.id);
         self.batcher.send_all_ready(gathered);
     }
 }

@@ -17,8 +17,6 @@ pub(super) struct Flights {
     sent: u64,
     /// The locks and owners of the calls that release or cancel.
     calls: BTreeMap<FlightId, Vec<(LockName, Owner)>>,
-    /// The locks that calls probably hand over.
-    handed_over: BTreeMap<FlightId, Vec<LockName>>,
 }
 
 /// A call in flight: its number in the order of all calls.
@@ -30,21 +28,15 @@ impl Flights {
         self.sent += 1;
         let ended = batch.iter().filter(|it| !it.is_acquire());
         let ended: Vec<_> = ended.map(|it| (it.name().clone(), it.owner())).collect();
-        let handed_over = batch.iter().filter(|it| it.hands_over());
-        let handed_over: Vec<_> = handed_over.map(|it| it.name().clone()).collect();
         if !ended.is_empty() {
             self.calls.insert(self.sent, ended);
-        }
-        if !handed_over.is_empty() {
-            self.handed_over.insert(self.sent, handed_over);
         }
         self.sent
     }
 
-    /// A call is answered, or will not be. Returns the locks that it probably has handed over, one for each release.
-    pub(super) fn complete(&mut self, id: FlightId) -> Vec<LockName> {
+    /// A call is answered, or will not be.
+    pub(super) fn complete(&mut self, id: FlightId) {
         self.calls.remove(&id);
-        self.handed_over.remove(&id).unwrap_or_default()
     }
 
     /// The locks and owners of the entries that calls after this one release or cancel.

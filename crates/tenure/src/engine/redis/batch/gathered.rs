@@ -25,23 +25,10 @@ pub(super) struct Gathered {
     pub(super) flights: Flights,
     /// How many operations were added so far.
     added: u64,
-    /// The server is far away: calls follow one another without waiting for answers, so that holding an operation back
-    /// would cost a round trip, and gain nothing.
-    pub(super) is_far: bool,
-    /// Locks that calls in flight probably hand over.
-    pub(super) handed_over: HashMap<LockName, HandedOver>,
     /// A thread is sending, and checks for more before it ends.
     pub(super) is_sending: bool,
     /// The sending task was notified, and has not run yet.
     pub(super) is_notified: bool,
-}
-
-/// A lock that calls in flight probably hand over.
-#[derive(Default)]
-pub(super) struct HandedOver {
-    in_flight: usize,
-    /// The first operation that waits is an acquire, which is not ready before these calls are answered.
-    is_held_back: bool,
 }
 
 /// An operation that has not been sent.
@@ -99,16 +86,9 @@ impl Gathered {
         }
     }
 
-    /// Makes the first waiting operation of a name ready, unless it is held back. Returns whether it goes before all
-    /// others.
+    /// Makes the first waiting operation of a name ready. Returns whether it goes before all others.
     fn make_ready(&mut self, name: LockName) -> bool {
         let Some(first) = self.waiting.get(&name).and_then(VecDeque::front) else { return false };
-        if first.item.is_acquire()
-            && let Some(handed_over) = self.handed_over.get_mut(&name)
-        {
-            handed_over.is_held_back = true;
-            return false;
-        }
         let (script, is_first) = (first.item.script(), first.is_alone);
         let ready = &mut self.lane(script).ready;
         if is_first {
@@ -117,19 +97,6 @@ impl Gathered {
             ready.push_back(name);
         }
         is_first
-    }
-
-    /// A call is no longer in flight: acquires that it held back are ready.
-    pub(super) fn complete(&mut self, id: FlightId) {
-        for name in self.flights.complete(id) {
-            let Some(handed_over) = self.handed_over.get_mut(&name) else { continue };
-            handed_over.in_flight -= 1;
-            if handed_over.in_flight == 0
-                && self.handed_over.remove(&name).is_some_and(|it| it.is_held_back)
-            {
-                self.make_ready(name);
-            }
-        }
     }
 
     /// Adds an operation that was taken, and not performed, where it was in the order of its name.
@@ -143,12 +110,9 @@ impl Gathered {
         if at > 0 {
             return;
         }
-        // The former first operation is not ready any more, and not held back any more.
+        // The former first operation is not ready any more.
         if let Some(before) = before {
             self.lane(before).ready.retain(|it| *it != name);
-        }
-        if let Some(handed_over) = self.handed_over.get_mut(&name) {
-            handed_over.is_held_back = false;
         }
         self.lane(script).ready.push_front(name);
     }
@@ -210,9 +174,6 @@ impl Gathered {
         while !is_complete && of_name.front().is_some_and(|waiting| fits(waiting, batch)) {
             let Some(waiting) = of_name.pop_front() else { break };
             is_complete = waiting.is_alone;
-            if waiting.item.hands_over() && !self.is_far {
-                self.handed_over.entry(name.clone()).or_default().in_flight += 1;
-            }
             batch.push(waiting.item);
         }
         if of_name.is_empty() {

@@ -152,42 +152,6 @@ fn a_call_without_an_answer_is_unknown() {
     assert_eq!(lock(&batcher.gathered).lane(ReleaseRequest::script()).in_flight, 0);
 }
 
-/// An acquire behind a release that hands the lock over is sent when that is answered; behind a plain release, at
-/// once; and other operations do not wait.
-#[test]
-fn an_acquire_waits_for_the_hand_over_before_it() {
-    let batcher = batcher();
-    let mut gathered = lock(&batcher.gathered);
-    let contended = |lock: &str| ReleaseRequest { is_contended: true, ..release(lock) };
-    let sends = |gathered: &mut Gathered| {
-        let dispatch = gathered.take(1)?;
-        let kind = if dispatch.batch[0].is_acquire() { "acquire" } else { "release" };
-        let script = dispatch.batch[0].script();
-        gathered.lane(script).in_flight -= 1;
-        Some((kind, dispatch.id))
-    };
-    gathered.add(awaited(release("x")).0);
-    gathered.add(awaited(acquire("x")).0);
-    assert!(matches!(sends(&mut gathered), Some(("release", _))));
-    assert!(matches!(sends(&mut gathered), Some(("acquire", _))), "nothing is handed over");
-
-    gathered.add(awaited(contended("x")).0);
-    gathered.add(awaited(acquire("x")).0);
-    let Some(("release", first)) = sends(&mut gathered) else { panic!("it is sent first") };
-    assert!(sends(&mut gathered).is_none(), "held back");
-    gathered.add(awaited(contended("y")).0);
-    let Some(("release", other)) = sends(&mut gathered) else { panic!("another lock") };
-    gathered.add(awaited(acquire("y")).0);
-    gathered.add(awaited(release("y")).0);
-    assert!(sends(&mut gathered).is_none(), "nothing overtakes the acquire");
-    gathered.complete(first);
-    assert!(matches!(sends(&mut gathered), Some(("acquire", _))));
-    gathered.complete(other);
-    assert!(matches!(sends(&mut gathered), Some(("acquire", _))));
-    assert!(matches!(sends(&mut gathered), Some(("release", _))));
-    assert!(gathered.waiting.is_empty() && gathered.handed_over.is_empty());
-}
-
 /// Rule 13: two calls of a kind were not performed, and are put back one after the other. The operations of a name are
 /// sent again in the order in which they were added.
 #[test]
