@@ -3,6 +3,10 @@
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use tenure::engine::{Health, Severity};
@@ -215,6 +219,80 @@ async fn sentinels_that_the_url_does_not_name_are_found() {
     group.kill_sentinel(0);
     group.servers[0].kill();
     drop(acquire(&client, "x").await);
+}
+
+/// A Sentinel that names any server as the master, and announces nothing.
+struct Fake {
+    port: u16,
+    master: Arc<AtomicU16>,
+}
+
+impl Fake {
+    fn start(id: usize, master: &Arc<AtomicU16>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let fake = Self { port, master: master.clone() };
+        let master = fake.master.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, master) = (client.unwrap(), master.clone());
+                std::thread::spawn(move || answer(client, id, &master));
+            }
+        });
+        fake
+    }
+}
+
+fn answer(mut client: TcpStream, id: usize, master: &AtomicU16) {
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = client.read(&mut bytes) {
+        let request = String::from_utf8_lossy(&bytes[..count]).to_uppercase();
+        let port = master.load(Ordering::SeqCst).to_string();
+        let reply = match &request {
+            it if it.contains("MYID") => format!("$1\r\n{id}\r\n"),
+            it if it.contains("GET-MASTER") => {
+                format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.len())
+            }
+            it if it.contains("SUBSCRIBE") => "*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n".into(),
+            it if it.contains("PING") => "*2\r\n$4\r\npong\r\n$0\r\n\r\n".into(),
+            _ => "*0\r\n".to_owned(),
+        };
+        if client.write_all(reply.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// I1, I9: no Sentinel announces the switch, and one connection alone is lost. It leads to the new master, and the others must
+/// follow: no client uses two masters. So the lock that only the old one has is lost, and reported.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_connections_lead_to_one_master() {
+    let servers = [(); 2].map(|()| Server::builder().on_port().start());
+    let [old, new] = servers.each_ref().map(|server| server.port().unwrap());
+    let master = Arc::new(AtomicU16::new(old));
+    let fakes: Vec<_> = (1..=3).map(|id| Fake::start(id, &master)).collect();
+    let hosts: Vec<_> = fakes.iter().map(|fake| format!("127.0.0.1:{}", fake.port)).collect();
+    let client = connect(&format!("redis+sentinel://{}/main", hosts.join(","))).await;
+    for connection in ["pubsub", "normal"] {
+        let guard = client.lock(connection).lease(LEASE).acquire().await.unwrap();
+        master.store(new, Ordering::SeqCst);
+        let mut plain = servers[0].connect().unwrap();
+        plain.command(&["CLIENT", "KILL", "TYPE", connection, "SKIPME", "yes"]).unwrap();
+        let lost = tokio::time::timeout(LONG, guard.lost()).await.expect("it is reported");
+        assert_eq!(lost.name().as_str(), connection);
+        drop(client.lock(connection).lease(LEASE).acquire().await.unwrap());
+        master.store(old, Ordering::SeqCst);
+        until("the client is back", async || {
+            !has(&servers[0], "back") && {
+                let guard = acquire(&client, "back").await;
+                let is_back = has(&servers[0], "back");
+                drop(guard);
+                is_back
+            }
+        })
+        .await;
+        servers[0].connect().unwrap().command(&["FLUSHALL"]).unwrap();
+    }
 }
 
 /// The doctor asks every Sentinel.

@@ -11,6 +11,7 @@ use percent_encoding::percent_decode_str;
 use rustls::pki_types::ServerName;
 use url::Url;
 
+use super::pace::Pace;
 use super::resp::Command;
 use super::sentinel::Sentinels;
 use super::sentinel_url;
@@ -37,10 +38,10 @@ impl Master {
     ///
     /// # Errors
     /// When the Sentinels do not name it.
-    pub(super) async fn locate(&self) -> Result<Endpoint, StoreError> {
+    pub(super) async fn locate(&self, pace: &Pace) -> Result<Endpoint, StoreError> {
         match self {
             Self::At(endpoint) => Ok(endpoint.clone()),
-            Self::Named(sentinels) => sentinels.locate().await,
+            Self::Named(sentinels) => sentinels.locate(pace).await,
         }
     }
 }

@@ -93,7 +93,7 @@ impl Link {
     async fn connect(&self, outage: &mut Outage) -> Result<Infallible, StoreError> {
         // Subscribed before the master is located, so that no change is missed.
         let moved = self.pace.moved();
-        let endpoint = self.address.master.locate().await?;
+        let endpoint = self.address.master.locate(&self.pace).await?;
         let wire = Wire::new(stream::open(&endpoint).await?, self.trip.clone());
         Err(self.serve(Arc::new(wire), &endpoint, moved, outage).await)
     }

@@ -6,7 +6,8 @@
 //! - **Following.** The client subscribes to `+switch-master` on every Sentinel, and asks them once a second. When one of them
 //!   announces a switch away from the address in use, or a majority names another address, every connection to the old address
 //!   is closed at once: the old master may live, and may accept writes for seconds, all of which are lost. Its role is no proof.
-//!   The old address is not used again until the majority has named another one.
+//!   The old address is not used again until the majority has named another one, for ten seconds at most; a Sentinel whose
+//!   announcement the majority has contradicted for that long is not believed again.
 //! - **Confirming.** A master that was stopped, replaced and continued first answers the requests in its socket buffers, with
 //!   success, and all of that is lost. So a reply that took long counts only if a majority still names the same master.
 //! - The driver then asks for all waiters and renews all holds, as after every lost connection (I7, I9).
@@ -46,6 +47,9 @@ const LEFT_FOR: Duration = Duration::from_secs(10);
 /// A reply that took this long is confirmed before it is used. No Sentinel replaces a master as fast as that: it waits for
 /// `down-after-milliseconds`, asks the others, and elects a leader.
 const SLOW: Duration = Duration::from_millis(500);
+
+/// How many Sentinels are asked and followed at most, besides those of the URL: one may invent any number of others.
+const MOST_PEERS: usize = 64;
 
 /// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,17 +109,27 @@ pub(super) struct Sentinels {
 }
 
 struct State {
+    /// Where Sentinels may be asked: those of the URL, and those that the last answers have named.
     peers: BTreeSet<HostPort>,
     /// Where the client's connections lead.
     in_use: Option<HostPort>,
-    /// An address that a Sentinel has announced as left, and when it did.
-    left: Option<(HostPort, Moment)>,
+    /// An address that a Sentinel has announced as left.
+    left: Option<Left>,
+    /// Sentinels whose announcement the majority has contradicted.
+    contradicted: BTreeSet<HostPort>,
+}
+
+struct Left {
+    address: HostPort,
+    at: Moment,
+    by: HostPort,
 }
 
 impl Sentinels {
     pub(super) fn new(monitored: Monitored) -> Self {
         let peers = monitored.listed.iter().cloned().collect();
-        let state = Mutex::new(State { peers, in_use: None, left: None });
+        let state =
+            Mutex::new(State { peers, in_use: None, left: None, contradicted: BTreeSet::new() });
         Self { monitored, state, announced: Notify::new(), io: OnceLock::new() }
     }
 
@@ -128,15 +142,19 @@ impl Sentinels {
     ///
     /// # Errors
     /// When no majority answers, or they disagree, or the address was announced as left.
-    pub(super) async fn locate(self: &Arc<Self>) -> Result<Endpoint, StoreError> {
+    pub(super) async fn locate(self: &Arc<Self>, pace: &Pace) -> Result<Endpoint, StoreError> {
         let master = self.ask().await?;
         let mut state = lock(&self.state);
         if state.is_left(&master, clock::now()) {
             let what = format!("{master} is being replaced as {}", self.monitored);
             return Err(StoreError::refused(what));
         }
-        state.in_use = Some(master.clone());
+        let before = state.in_use.replace(master.clone());
         drop(state);
+        if before.is_some_and(|before| before != master) {
+            // Other connections still lead there.
+            pace.report_moved();
+        }
         self.monitored.endpoint(&master)
     }
 
@@ -175,6 +193,7 @@ impl Sentinels {
         let (mut followed, mut followers) = (BTreeSet::new(), JoinSet::new());
         loop {
             let peers = lock(&self.state).peers.clone();
+            followed.retain(|peer| peers.contains(peer));
             for peer in peers {
                 if followed.insert(peer.clone()) {
                     followers.spawn(self.clone().follow(peer, pace.clone()));
@@ -198,13 +217,13 @@ impl Sentinels {
         let named = self.ask_all(&peers).await;
         let known = lock(&self.state).peers.clone();
         // The answers named Sentinels that had not been asked.
-        if named.is_err() && known != peers {
+        if named.is_err() && !known.is_subset(&peers) {
             return self.ask_all(&known).await;
         }
         named
     }
 
-    /// Asks these Sentinels at once, until a majority of those known agrees.
+    /// Asks at these addresses at once, until a majority of the Sentinels that the answers know agrees.
     async fn ask_all(self: &Arc<Self>, peers: &BTreeSet<HostPort>) -> Result<HostPort, StoreError> {
         let mut asking = JoinSet::new();
         for peer in peers {
@@ -217,20 +236,31 @@ impl Sentinels {
         let mut answers = Vec::new();
         while let Some(answer) = asking.join_next().await {
             let ended = || StoreError::refused("a task of the client has ended");
-            let answer = answer.unwrap_or_else(|_| Err(ended()));
-            if let Ok(answer) = &answer {
-                lock(&self.state).peers.extend(answer.others.iter().cloned());
-            }
-            answers.push(answer.map(|answer| answer.master));
-            // Of those known now: an answer may have named more.
-            let known = lock(&self.state).peers.len();
-            match judge(&answers, known, peers.len()) {
-                Verdict::Master(master) => return Ok(master),
-                Verdict::None(why) => return Err(self.failed(&why)),
+            answers.push(answer.unwrap_or_else(|_| Err(ended())));
+            match judge(&answers, peers.len()) {
+                Verdict::Master(master) => {
+                    self.remember(&answers);
+                    return Ok(master);
+                }
+                Verdict::None(why) => {
+                    self.remember(&answers);
+                    return Err(self.failed(&why, &answers));
+                }
                 Verdict::Open => {}
             }
         }
-        Err(self.failed("no majority of them agrees"))
+        Err(self.failed("no majority of them agrees", &answers))
+    }
+
+    /// Where to ask next: at the addresses of the URL, and at those that the answers have named. A Sentinel that no answer
+    /// names any more is forgotten; without any answer, nothing is.
+    fn remember(&self, answers: &[Result<Peer, StoreError>]) {
+        let named = answers.iter().flatten().flat_map(|it| &it.others).map(|it| it.at.clone());
+        let named: BTreeSet<_> = named.take(MOST_PEERS).collect();
+        if !named.is_empty() {
+            let listed = self.monitored.listed.iter().cloned();
+            lock(&self.state).peers = listed.chain(named).collect();
+        }
     }
 
     /// What each known Sentinel answers now: the master that it names, none if it knows no such master.
@@ -247,42 +277,52 @@ impl Sentinels {
         answers
     }
 
-    fn failed(&self, why: &str) -> StoreError {
-        StoreError::refused(format!("could not locate {}: {why}", self.monitored))
+    fn failed(&self, why: &str, answers: &[Result<Peer, StoreError>]) -> StoreError {
+        let error = StoreError::refused(format!("could not locate {}: {why}", self.monitored));
+        // Waiting repairs neither a refused login nor a wrong name.
+        let is_lasting = |it: &Result<Peer, StoreError>| match it {
+            Ok(peer) => peer.master.is_none(),
+            Err(error) => error.is_lasting(),
+        };
+        if answers.iter().all(is_lasting) { error.lasting() } else { error }
     }
 
     /// Whether the client's connections lead elsewhere than to the master that a majority has named.
     fn has_moved_to(&self, master: &HostPort) -> bool {
         let mut state = lock(&self.state);
-        if state.left.as_ref().is_some_and(|(left, _)| left != master) {
+        if state.left.as_ref().is_some_and(|left| left.address != *master) {
             // The switch that was announced is done.
             state.left = None;
         }
         let has_moved = state.in_use.as_ref().is_some_and(|in_use| in_use != master);
         if has_moved {
             state.in_use = None;
+            state.contradicted.clear();
         }
         has_moved
     }
 
-    /// Follows the announcements of one Sentinel, for ever.
+    /// Follows the announcements of one Sentinel, for as long as it is known.
     async fn follow(self: Arc<Self>, peer: HostPort, pace: Arc<Pace>) {
         loop {
             if let Ok(endpoint) = self.monitored.endpoint(&peer) {
-                let announce = |old: HostPort| self.leave(old, &pace);
+                let announce = |old: HostPort| self.leave(old, &peer, &pace);
                 Peer::follow(&endpoint, &self.monitored, announce).await;
             }
             pause(ASK_EVERY).await;
+            if !lock(&self.state).peers.contains(&peer) {
+                return;
+            }
         }
     }
 
     /// A Sentinel has announced a switch away from an address.
-    fn leave(&self, old: HostPort, pace: &Pace) {
+    fn leave(&self, old: HostPort, by: &HostPort, pace: &Pace) {
         let mut state = lock(&self.state);
-        let is_in_use = state.in_use.as_ref() == Some(&old);
+        let is_in_use = state.in_use.as_ref() == Some(&old) && !state.contradicted.contains(by);
         if is_in_use {
             state.in_use = None;
-            state.left = Some((old, clock::now()));
+            state.left = Some(Left { address: old, at: clock::now(), by: by.clone() });
         }
         drop(state);
         if is_in_use {
@@ -299,8 +339,38 @@ impl fmt::Display for Sentinels {
 }
 
 impl State {
-    fn is_left(&self, master: &HostPort, now: Moment) -> bool {
-        let recently = |at: Moment| now.since(at) < LEFT_FOR;
-        self.left.as_ref().is_some_and(|(left, at)| left == master && recently(*at))
+    /// Whether an address was announced as left. The majority names it: after some time that counts.
+    fn is_left(&mut self, master: &HostPort, now: Moment) -> bool {
+        let Some(left) = self.left.take_if(|left| left.address == *master) else { return false };
+        if now.since(left.at) < LEFT_FOR {
+            self.left = Some(left);
+            return true;
+        }
+        self.contradicted.insert(left.by);
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A Sentinel that announces a switch which the majority does not confirm is believed for a while, once.
+    #[test]
+    fn an_announcement_that_the_majority_contradicts_counts_for_a_while() {
+        let at = |seconds: u64| Moment::from_micros(1_000_000 * seconds);
+        let host = |port| HostPort { host: "10.0.0.1".into(), port };
+        let (master, liar) = (host(6379), host(26379));
+        let mut state = State {
+            peers: BTreeSet::new(),
+            in_use: None,
+            left: Some(Left { address: master.clone(), at: at(100), by: liar.clone() }),
+            contradicted: BTreeSet::new(),
+        };
+        assert!(!state.is_left(&host(6380), at(101)), "another address");
+        assert!(state.is_left(&master, at(101)) && state.is_left(&master, at(109)));
+        assert!(!state.is_left(&master, at(111)));
+        assert!(state.contradicted.contains(&liar), "it is not believed again");
+        assert!(!state.is_left(&master, at(112)));
     }
 }

@@ -128,7 +128,7 @@ impl Subscriber {
 
     /// Subscribes at the master, in time.
     async fn connect(&self) -> Result<(Endpoint, Dialogue), StoreError> {
-        let endpoint = self.address.master.locate().await?;
+        let endpoint = self.address.master.locate(&self.pace).await?;
         let slow = |_| StoreError::refused(format!("{endpoint} was silent for {CONNECT_TIME:?}"));
         let subscribing = tokio::time::timeout(CONNECT_TIME, self.subscribe(&endpoint));
         let dialogue = subscribing.await.map_err(slow)??;

@@ -19,11 +19,21 @@ const PING_EVERY: Duration = Duration::from_secs(3);
 const LARGEST: usize = 256 * 1024;
 
 /// What a Sentinel has answered.
+#[derive(Debug)]
 pub(super) struct Peer {
+    /// Its id. One Sentinel may be known by several addresses, or by one that cannot be reached from here.
+    pub(super) id: String,
     /// None if it watches no master of that name.
     pub(super) master: Option<HostPort>,
     /// The other Sentinels that it knows.
-    pub(super) others: Vec<HostPort>,
+    pub(super) others: Vec<Other>,
+}
+
+/// A Sentinel that another one has named.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Other {
+    pub(super) id: String,
+    pub(super) at: HostPort,
 }
 
 impl Peer {
@@ -38,12 +48,18 @@ impl Peer {
             let ask = |what: &str| Command::new("SENTINEL").arg(what).arg(name);
             let master = dialogue.request(&ask("GET-MASTER-ADDR-BY-NAME")).await?;
             let master = read_address(endpoint, &master)?;
+            // Refused, its address is as good as an id.
+            let id = dialogue.request(&Command::new("SENTINEL").arg("MYID")).await?;
+            let id = match &id {
+                Reply::Text(_) => id.text().unwrap_or_default().to_owned(),
+                _ => endpoint.to_string(),
+            };
             if master.is_none() {
-                return Ok(Self { master, others: Vec::new() });
+                return Ok(Self { id, master, others: Vec::new() });
             }
             // Refused, as by a user without that right, there are those of the URL.
             let others = dialogue.request(&ask("SENTINELS")).await?;
-            Ok(Self { master, others: read_others(&others) })
+            Ok(Self { id, master, others: read_others(&others) })
         };
         within(endpoint, asking).await
     }
@@ -56,8 +72,12 @@ impl Peer {
     ) {
         let subscribing = async {
             let mut dialogue = connect(endpoint, monitored).await?;
-            dialogue.request(&Command::new("SUBSCRIBE").arg("+switch-master")).await?;
-            Ok(dialogue)
+            let subscribed =
+                dialogue.request(&Command::new("SUBSCRIBE").arg("+switch-master")).await?;
+            match subscribed {
+                Reply::Error(error) => Err(errors::of_server(&error)),
+                _ => Ok(dialogue),
+            }
         };
         let Ok(mut dialogue) = within(endpoint, subscribing).await else { return };
         let mut is_asked = false;
@@ -122,14 +142,18 @@ fn read_address(endpoint: &Endpoint, reply: &Reply) -> Result<Option<HostPort>, 
 }
 
 /// A list of `[field, value, …]`, one for each other Sentinel.
-fn read_others(reply: &Reply) -> Vec<HostPort> {
+fn read_others(reply: &Reply) -> Vec<Other> {
     let read = |other: &Reply| {
         let words: Vec<_> = other.array()?.iter().map(|it| it.text().unwrap_or("")).collect();
         let value = |field: &str| {
             let mut pairs = words.chunks_exact(2);
             pairs.find_map(|pair| (pair[0] == field).then_some(pair[1]))
         };
-        read_host_port(value("ip")?, value("port")?)
+        let at = read_host_port(value("ip")?, value("port")?)?;
+        let id = value("runid")
+            .filter(|id| !id.is_empty())
+            .map_or_else(|| at.to_string(), str::to_owned);
+        Some(Other { id, at })
     };
     reply.array().unwrap_or_default().iter().filter_map(read).collect()
 }
@@ -180,7 +204,8 @@ mod tests {
         let other = words(&["name", "x", "ip", "10.0.0.3", "port", "26379", "flags", "sentinel"]);
         let garbage = words(&["ip", "10.0.0.4"]);
         let found = read_others(&Reply::Array(vec![other, garbage, Reply::Nil]));
-        assert_eq!(found, [HostPort { host: "10.0.0.3".into(), port: 26379 }]);
+        let at = HostPort { host: "10.0.0.3".into(), port: 26379 };
+        assert_eq!(found, [Other { id: "10.0.0.3:26379".into(), at }]);
         assert_eq!(read_others(&Reply::Error("NOPERM".into())), []);
     }
 

@@ -1,8 +1,9 @@
 //! What the answers of several Sentinels mean together.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::HostPort;
+use super::peer::Peer;
 use crate::error::StoreError;
 
 /// What is known by the answers so far.
@@ -16,16 +17,16 @@ pub(super) enum Verdict {
     None(String),
 }
 
-/// Judges the answers of Sentinels, of which so many are `known`, and so many were `asked`. A Sentinel that does not know
-/// the master answers none.
-pub(super) fn judge(
-    answers: &[Result<Option<HostPort>, StoreError>],
-    known: usize,
-    asked: usize,
-) -> Verdict {
+/// Judges the answers of Sentinels at so many addresses. A Sentinel counts once, by its id, and so do those that the answers
+/// name: a majority of all of them must name the same master.
+pub(super) fn judge(answers: &[Result<Peer, StoreError>], asked: usize) -> Verdict {
+    let answered: HashMap<&str, Option<&HostPort>> =
+        answers.iter().flatten().map(|it| (it.id.as_str(), it.master.as_ref())).collect();
+    let named = answers.iter().flatten().flat_map(|it| &it.others).map(|it| it.id.as_str());
+    let known = named.chain(answered.keys().copied()).collect::<HashSet<_>>().len();
     let majority = known / 2 + 1;
     let mut votes: HashMap<&HostPort, usize> = HashMap::new();
-    for master in answers.iter().flatten().flatten() {
+    for master in answered.values().flatten() {
         *votes.entry(master).or_default() += 1;
     }
     let best = votes.iter().max_by_key(|(_, count)| **count);
@@ -38,68 +39,85 @@ pub(super) fn judge(
     if answers.len() < asked {
         return Verdict::Open;
     }
-    Verdict::None(explain(answers, known, &votes))
+    Verdict::None(explain(answers, known, answered.len(), &votes))
 }
 
 fn explain(
-    answers: &[Result<Option<HostPort>, StoreError>],
+    answers: &[Result<Peer, StoreError>],
     known: usize,
+    answered: usize,
     votes: &HashMap<&HostPort, usize>,
 ) -> String {
-    let errors: Vec<_> = answers.iter().filter_map(|it| it.as_ref().err()).collect();
-    let is_unknown = answers.iter().any(|it| matches!(it, Ok(None)));
-    match (votes.len(), errors.first()) {
+    let error = answers.iter().find_map(|it| it.as_ref().err());
+    let is_unknown = answers.iter().flatten().any(|it| it.master.is_none());
+    match (votes.len(), error) {
         (0, _) if is_unknown => {
             "they watch no master of that name: compare it with `sentinel monitor` in their \
              configuration"
                 .to_owned()
         }
-        (0 | 1, Some(error)) => {
-            let answered = answers.len() - errors.len();
+        (2.., _) => "they name different addresses, as during a failover".to_owned(),
+        (0, Some(error)) => format!("none of them answers: {error}"),
+        (_, Some(error)) => {
             format!("{answered} of {known} answer, and a majority must: {error}")
         }
-        (2.., _) => "they name different addresses, as during a failover".to_owned(),
-        _ => format!("{} of {known} name an address, and a majority must", answers.len()),
+        _ => format!("{answered} of {known} name an address, and a majority must"),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::peer::Other;
     use super::*;
 
-    fn at(port: u16) -> Result<Option<HostPort>, StoreError> {
-        Ok(Some(HostPort { host: "10.0.0.1".into(), port }))
+    fn host(port: u16) -> HostPort {
+        HostPort { host: "10.0.0.1".into(), port }
     }
 
-    fn down() -> Result<Option<HostPort>, StoreError> {
+    /// The answer of a Sentinel of three that names a master on this port, 0 for none.
+    fn of_three(id: &str, port: u16) -> Result<Peer, StoreError> {
+        let others = ["a", "b", "c"].into_iter().filter(|other| *other != id);
+        let others = others.map(|id| Other { id: id.into(), at: host(26379) }).collect();
+        Ok(Peer { id: id.into(), master: (port != 0).then(|| host(port)), others })
+    }
+
+    fn alone(port: u16) -> Result<Peer, StoreError> {
+        Ok(Peer { id: "x".into(), master: (port != 0).then(|| host(port)), others: Vec::new() })
+    }
+
+    fn down() -> Result<Peer, StoreError> {
         Err(StoreError::refused("connection refused"))
-    }
-
-    fn master(port: u16) -> Verdict {
-        Verdict::Master(at(port).unwrap().unwrap())
     }
 
     #[test]
     fn a_majority_of_all_that_are_known_decides() {
-        assert_eq!(judge(&[at(1)], 1, 1), master(1));
-        assert_eq!(judge(&[at(1)], 3, 3), Verdict::Open);
-        assert_eq!(judge(&[at(1), at(1)], 3, 3), master(1));
-        assert_eq!(judge(&[at(1), at(2), at(1)], 3, 3), master(1));
-        assert_eq!(judge(&[at(1), down(), at(1)], 3, 3), master(1));
-        assert_eq!(judge(&[at(1), at(1)], 5, 5), Verdict::Open);
-        // Two more were named by the first answer: one of three is no majority.
-        assert!(matches!(judge(&[at(1)], 3, 1), Verdict::None(_)));
+        let master = |port| Verdict::Master(host(port));
+        assert_eq!(judge(&[alone(1)], 1), master(1));
+        assert_eq!(judge(&[of_three("a", 1)], 3), Verdict::Open);
+        assert_eq!(judge(&[of_three("a", 1), of_three("b", 1)], 3), master(1));
+        assert_eq!(judge(&[of_three("a", 1), of_three("b", 2), of_three("c", 1)], 3), master(1));
+        assert_eq!(judge(&[of_three("a", 1), down(), of_three("c", 1)], 3), master(1));
+        assert!(matches!(judge(&[of_three("a", 1)], 1), Verdict::None(_)), "two were not asked");
+    }
+
+    /// One Sentinel under two addresses, or under addresses that cannot be reached, counts once.
+    #[test]
+    fn a_sentinel_counts_once() {
+        let twice = [of_three("a", 1), of_three("a", 1), down()];
+        assert!(matches!(judge(&twice, 3), Verdict::None(_)));
+        let unreachable = [down(), down(), down(), of_three("a", 1), of_three("b", 1)];
+        assert_eq!(judge(&unreachable, 6), Verdict::Master(host(1)));
     }
 
     #[test]
     fn why_there_is_no_majority_is_said() {
-        let why = |answers: &[_], known| match judge(answers, known, answers.len()) {
+        let why = |answers: &[_]| match judge(answers, answers.len()) {
             Verdict::None(why) => why,
             verdict => panic!("{verdict:?}"),
         };
-        assert!(why(&[at(1), at(2), down()], 3).contains("different addresses"));
-        assert!(why(&[at(1), down(), down()], 3).contains("1 of 3 answer"));
-        assert!(why(&[Ok(None), Ok(None)], 2).contains("no master of that name"));
-        assert!(why(&[down()], 1).contains("connection refused"));
+        assert!(why(&[of_three("a", 1), of_three("b", 2), down()]).contains("different addresses"));
+        assert!(why(&[of_three("a", 1), down(), down()]).contains("1 of 3 answer"));
+        assert!(why(&[alone(0)]).contains("no master of that name"));
+        assert!(why(&[down()]).contains("connection refused"));
     }
 }

@@ -22,7 +22,7 @@ async fn connect() -> (Address, Arc<Wire>, TcpStream) {
     let port = listener.local_addr().unwrap().port();
     let address = Address::parse(&format!("redis://127.0.0.1:{port}")).unwrap();
     let wire = Arc::new(Wire::new(
-        stream::open(&address.master.locate().await.unwrap()).await.unwrap(),
+        stream::open(&address.master.locate(&Default::default()).await.unwrap()).await.unwrap(),
         Arc::default(),
     ));
     (address, wire, listener.accept().unwrap().0)
@@ -56,7 +56,7 @@ async fn unsent_bytes_are_discarded_when_an_answer_is_overdue() {
     let answer = send(&wire, &Command::new("SET").arg("key").arg(&much));
     let loss = tokio::time::timeout(
         RESPONSE_TIME * 5,
-        wire.carry(&address.master.locate().await.unwrap(), pending()),
+        wire.carry(&address.master.locate(&Default::default()).await.unwrap(), pending()),
     )
     .await;
     assert!(loss.expect("the connection is closed").why.starts_with("no answer from"));
@@ -84,7 +84,8 @@ async fn a_connection_that_is_closed_regularly_is_not_reset() {
 async fn a_reply_without_a_request_ends_the_connection() {
     let (address, wire, mut peer) = connect().await;
     peer.write_all(b"-ERR max number of clients reached\r\n").unwrap();
-    let loss = wire.carry(&address.master.locate().await.unwrap(), pending()).await;
+    let loss =
+        wire.carry(&address.master.locate(&Default::default()).await.unwrap(), pending()).await;
     let expected = "the server sent an error without a request: ERR max number of clients reached";
     assert_eq!(loss.why, expected);
 }

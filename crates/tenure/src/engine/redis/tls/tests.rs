@@ -34,7 +34,11 @@ async fn with_peer<T: Send + 'static>(
         act(StreamOwned::new(ServerConnection::new(config).unwrap(), socket))
     });
     let url = format!("rediss://127.0.0.1:{port}?ca={}", ca.display());
-    match stream::open(&Address::parse(&url).unwrap().master.locate().await.unwrap()).await.unwrap()
+    match stream::open(
+        &Address::parse(&url).unwrap().master.locate(&Default::default()).await.unwrap(),
+    )
+    .await
+    .unwrap()
     {
         Stream::Tls(tls) => {
             // The smallest buffer, so that it is full within a record.
