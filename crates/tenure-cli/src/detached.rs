@@ -116,14 +116,21 @@ pub(crate) async fn renew(arguments: Renew) -> Result<(), ExitCode> {
 }
 
 pub(crate) async fn release(arguments: Release) -> Result<(), ExitCode> {
-    let tenure = arguments.store.connect().await?;
-    let Some(handle) = &arguments.handle else { return force(&tenure, &arguments).await };
-    // A lock of `tenure hold`: its holder must not take the release for a loss.
-    holder::stop(handle);
-    match tenure.release(handle).await {
-        Ok(Released::Now) => {
-            arguments.form.print(String::new, || released(handle.name(), &[handle.owner()]))
+    let Some(handle) = &arguments.handle else {
+        return force(&arguments.store.connect().await?, &arguments).await;
+    };
+    let print = || arguments.form.print(String::new, || released(handle.name(), &[handle.owner()]));
+    // A lock of `tenure hold`: its holder would take a release by this process for a loss.
+    match holder::release(handle) {
+        Some(Released::Now) => return print(),
+        Some(Released::AlreadyLost) => {
+            return Err(Exit::Lost.because(&format!("`{}` was not held any more", handle.name())));
         }
+        None => {}
+    }
+    let tenure = arguments.store.connect().await?;
+    match tenure.release(handle).await {
+        Ok(Released::Now) => print(),
         Ok(Released::AlreadyLost) => {
             let by = loss::forced(&tenure, handle.name(), handle.owner()).await;
             let by = by.map_or_else(String::new, |by| format!(": {by}"));

@@ -6,7 +6,7 @@
 //! `eval ""` succeeds.
 
 use std::fmt::Write;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, Stdio};
 
@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 use crate::args::lock_args::LockArgs;
 use crate::args::store::{self, Store};
 use crate::exec::job::OnLost;
+use crate::exec::processes::Process;
 use crate::exec::signals::Signals;
 use crate::exec::{holder, shell};
 use crate::exit::{Exit, interrupted};
@@ -50,11 +51,20 @@ pub(crate) struct Arguments {
 
 /// Starts a holder, and prints its shell code.
 pub(crate) async fn hold() -> ExitCode {
-    if io::stdout().is_terminal() {
-        let why = "standard output is a terminal: write eval \"$(tenure hold NAME)\", so that the shell runs the code";
-        return Exit::Usage.because(&why);
-    }
-    let started = Signals::catch().and_then(|signals| Ok((signals, start()?)));
+    let shell = match shell::find() {
+        Ok(Some(shell)) => shell,
+        Ok(None) => {
+            let why = "no shell reads the code on standard output: write eval \"$(tenure hold NAME)\", with no other \
+                       program between";
+            say(why);
+            return fail(Exit::Usage as u8);
+        }
+        Err(error) => {
+            say(error);
+            return fail(Exit::System as u8);
+        }
+    };
+    let started = Signals::catch().and_then(|signals| Ok((signals, start(&shell)?)));
     match started {
         Ok((signals, child)) => pass_on(child, signals).await,
         Err(error) => {
@@ -76,7 +86,7 @@ pub(crate) fn fail(status: u8) -> ExitCode {
 pub(crate) fn code(handle: &Handle, url: Option<&str>) -> String {
     let mut code = String::from("export");
     let variables = [
-        ("TENURE_NAME", handle.name().to_string()),
+        ("TENURE_NAME", handle.name().as_str().to_owned()),
         ("TENURE_OWNER", handle.owner().to_string()),
         ("TENURE_FENCE", handle.fence().to_string()),
         ("TENURE_HANDLE", handle.to_string()),
@@ -88,8 +98,7 @@ pub(crate) fn code(handle: &Handle, url: Option<&str>) -> String {
     code + "\n"
 }
 
-fn start() -> io::Result<Child> {
-    let shell = shell::find()?;
+fn start(shell: &Process) -> io::Result<Child> {
     let (number, started) = shell.identity();
     let mut command = Command::new("/proc/self/exe");
     command.arg0(holder::NAME).args(std::env::args_os().skip(1));

@@ -2,10 +2,10 @@
 //!
 //! It has a session of its own, so that ^C at the terminal does not end it, and does not keep the command
 //! substitution open. It listens on an abstract socket named after the owner: `tenure release HANDLE` asks it there
-//! to stop renewing, because a release by another process would count as a loss.
+//! to release the lock, because a release by another process would count as a loss; and this one has the login.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Signal, getuid};
 use rustix::stdio::dup2_stdout;
-use tenure::{About, Guard, Handle, Owner, Tenure};
+use tenure::{About, Guard, Handle, Owner, Released, Tenure};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::exec::hold::{Arguments, code};
@@ -39,8 +39,12 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How long to wait for the release; the lease ends it otherwise.
 const RELEASE_TIME: Duration = Duration::from_secs(5);
 
-/// How long `tenure release` waits until a holder has stopped renewing.
-const YIELD_TIME: Duration = Duration::from_secs(5);
+/// How long `tenure release` waits for the answer of a holder.
+const ANSWER_TIME: Duration = Duration::from_secs(6);
+
+/// The answers of a holder.
+const RELEASED: u8 = b'r';
+const LOST: u8 = b'l';
 
 /// Holds a lock as these arguments say.
 pub(crate) async fn hold(arguments: Arguments) -> ExitCode {
@@ -131,7 +135,7 @@ impl Holding {
             tokio::select! {
                 () = shell.ended() => break,
                 _ = signals.end() => break,
-                Some(request) = self.requests.recv() => return self.yield_to(request).await,
+                Some(request) = self.requests.recv() => return self.release_for(request).await,
                 () = self.guard.runs_out(grace), if is_watched => {
                     is_watched = false;
                     if arguments.on_lost == OnLost::Kill {
@@ -151,24 +155,30 @@ impl Holding {
         ExitCode::SUCCESS
     }
 
-    /// Stops renewing, without a release: the process at the other end has the handle, and waits for our end.
-    async fn yield_to(self, request: UnixStream) -> ExitCode {
-        let detached = self.guard.detach().await;
-        self.tenure.leave_registered();
-        drop(request);
-        match detached {
-            Ok(_) => ExitCode::SUCCESS,
-            Err(_) => Exit::Lost.into(),
-        }
+    /// Releases the lock, and answers what came of it; nothing if the store did not confirm it.
+    async fn release_for(self, mut request: UnixStream) -> ExitCode {
+        let released = tokio::time::timeout(RELEASE_TIME, self.guard.release()).await;
+        let answer = match released {
+            Ok(Ok(Released::Now)) => &[RELEASED][..],
+            Ok(Ok(Released::AlreadyLost)) => &[LOST],
+            _ => &[],
+        };
+        let _ = request.write_all(answer);
+        ExitCode::SUCCESS
     }
 }
 
-/// Asks the holder of a lock, if there is one on this machine, to stop renewing it, and waits until it has.
-pub(crate) fn stop(handle: &Handle) {
+/// Asks the holder of a lock to release it. None if there is no holder on this machine, or it does not confirm the release.
+pub(crate) fn release(handle: &Handle) -> Option<Released> {
     let holder = address(handle.owner()).and_then(|it| UnixStream::connect_addr(&it));
-    if let Ok(mut holder) = holder {
-        let _ = holder.set_read_timeout(Some(YIELD_TIME));
-        let _ = holder.read(&mut [0]);
+    let mut holder = holder.ok()?;
+    holder.set_read_timeout(Some(ANSWER_TIME)).ok()?;
+    let mut answer = [0];
+    holder.read_exact(&mut answer).ok()?;
+    match answer[0] {
+        RELEASED => Some(Released::Now),
+        LOST => Some(Released::AlreadyLost),
+        _ => None,
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -15,6 +16,7 @@ use rustix::process::{PidfdFlags, Signal, pidfd_open};
 use tokio::sync::oneshot;
 
 use crate::args::time::pause;
+use crate::exec::holder;
 use crate::exec::processes::{Identity, Process, Processes};
 
 /// How often to check for the shell's end where there is no pidfd: the kernel is older than 5.3.
@@ -25,26 +27,42 @@ pub(crate) struct Shell {
     ended: Option<oneshot::Receiver<()>>,
 }
 
-/// The shell that evaluates our standard output: the nearest ancestor whose own standard output is another file.
-/// A subshell between the two, as in `$(cd /; tenure hold x)`, writes to the same pipe.
-pub(crate) fn find() -> io::Result<Process> {
+/// The shell that evaluates our standard output: the nearest ancestor that has the other end of this pipe. None if no ancestor
+/// has: the output goes to a file, to /dev/null, or to another program, as in `$(tenure hold x | cat)`.
+pub(crate) fn find() -> io::Result<Option<Process>> {
     let Processes { own, all } = Processes::read().ok_or_else(unknown)?;
-    let output = output_of(own);
-    let of = |number: i32| all.iter().find(|one| one.number == number);
-    let mut parent = of(own).and_then(|it| of(it.parent)).ok_or_else(unknown)?;
-    while output.is_some() && output_of(parent.number) == output {
-        parent = of(parent.parent).ok_or_else(unknown)?;
+    let Ok(output) = fs::read_link("/proc/self/fd/1") else { return Ok(None) };
+    if !output.to_string_lossy().starts_with("pipe:") {
+        return Ok(None);
     }
-    Ok(parent.clone())
+    let parent_of = |number: i32| {
+        let parent = all.iter().find(|one| one.number == number)?.parent;
+        all.iter().find(|one| one.number == parent)
+    };
+    let ancestors = std::iter::successors(parent_of(own), |one| parent_of(one.number));
+    Ok(ancestors.into_iter().find(|one| reads(one.number, &output)).cloned())
 }
 
 fn unknown() -> io::Error {
     io::Error::other("the shell that runs `tenure hold` is not found in /proc")
 }
 
-/// The file that is a process's standard output, such as `pipe:[42]`.
-fn output_of(number: i32) -> Option<std::path::PathBuf> {
-    fs::read_link(format!("/proc/{number}/fd/1")).ok()
+/// Whether a process has the reading end of a pipe.
+fn reads(number: i32, pipe: &Path) -> bool {
+    let Ok(files) = fs::read_dir(format!("/proc/{number}/fd")) else { return false };
+    files.flatten().any(|file| {
+        let is_pipe = fs::read_link(file.path()).is_ok_and(|it| it == pipe);
+        let name = file.file_name();
+        let info = format!("/proc/{number}/fdinfo/{}", name.to_string_lossy());
+        is_pipe && fs::read_to_string(info).is_ok_and(|info| is_for_reading(&info))
+    })
+}
+
+/// By the line `flags:`, in octal digits, of which the last two bits are zero for reading.
+fn is_for_reading(info: &str) -> bool {
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & 3 == 0)
 }
 
 impl Shell {
@@ -101,9 +119,11 @@ fn descendants(processes: &Processes, root: i32) -> Vec<Process> {
         members.extend(found);
     }
     members.remove(&root);
-    // The holder itself is one of them if the shell is a subreaper.
-    members.remove(&processes.own);
-    processes.all.iter().filter(|one| members.contains(&one.number)).cloned().collect()
+    // Holders are among them if the shell is a subreaper, as the first process of a container is: this one, and those of the
+    // shell's other locks, which are not lost.
+    let is_signalled =
+        |one: &&Process| members.contains(&one.number) && one.program != holder::NAME;
+    processes.all.iter().filter(is_signalled).cloned().collect()
 }
 
 /// Resolves when the process of a pidfd ends.

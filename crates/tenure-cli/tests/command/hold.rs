@@ -18,6 +18,9 @@ on_every_store! {
     a_subshell_in_between_is_not_the_shell,
     a_script_that_ends_while_it_waits_leaves_the_queue,
     a_program_that_replaces_the_script_keeps_the_lock,
+    code_that_no_shell_reads_holds_nothing,
+    the_holder_itself_releases,
+    a_loss_leaves_the_other_locks_of_a_container_alone,
 }
 
 /// A script in which `tenure` is the command.
@@ -207,4 +210,64 @@ fn a_program_that_replaces_the_script_keeps_the_lock(fixture: &Fixture) {
     assert_eq!(fixture.code(&["run", "-w", "500ms", "x", "--", "true"]), 75);
     holder.kill();
     until_free(fixture, "x");
+}
+
+/// The output goes to another program, to a file, or nowhere: no ancestor may be taken for the shell, and ended with the lock.
+fn code_that_no_shell_reads_holds_nothing(fixture: &Fixture) {
+    for hold in [
+        "eval \"$(\"$TENURE\" hold x | cat)\"",
+        "\"$TENURE\" hold x >/dev/null",
+        "\"$TENURE\" hold x >&-",
+    ] {
+        let text = format!("{hold} || {{ echo status $?; exit; }}; echo went on");
+        let output = script(fixture, &text).output().unwrap();
+        let (said, message) =
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        let is_closed = hold.ends_with(">&-");
+        assert!(
+            said == "status 64\n" || is_closed && said.starts_with("status "),
+            "{hold}: {said} {message}"
+        );
+        assert!(message.contains("no shell reads the code"), "{message}");
+        assert_eq!(fixture.said(&["show", "x"]), "x: free\n");
+    }
+}
+
+/// The process that holds the lock has the login, and knows the store: the script need not name them to release it.
+fn the_holder_itself_releases(fixture: &Fixture) {
+    let name = "a\nb";
+    let text = format!(
+        "eval \"$(\"$TENURE\" hold '{name}')\" || exit
+         [ \"$TENURE_NAME\" = '{name}' ] || echo \"another name: $TENURE_NAME\"
+         TENURE_URL=redis://127.0.0.1:1 tenure release \"$TENURE_HANDLE\"; echo status $?
+         tenure release \"$TENURE_HANDLE\"; echo status $?"
+    );
+    let output = script(fixture, &text).output().unwrap();
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "status 0\nstatus 76\n",
+        "{:?}",
+        output.stderr
+    );
+}
+
+/// In a container the script is the first process, and so the parent of its holders: one lock that is lost ends no other.
+fn a_loss_leaves_the_other_locks_of_a_container_alone(fixture: &Fixture) {
+    let text = "eval \"$(\"$TENURE\" hold x)\" || exit; eval \"$(\"$TENURE\" hold y)\" || exit
+                tenure release --force x --reason test --yes 2>/dev/null
+                sleep 1; tenure show y | head -n 1";
+    let inner = script(fixture, text);
+    let mut outer = Command::new("unshare");
+    outer
+        .args(["--fork", "--pid", "--mount-proc", "--"])
+        .arg(inner.get_program())
+        .args(inner.get_args());
+    outer.env("TENURE", env!("CARGO_BIN_EXE_tenure")).env("TENURE_URL", &fixture.url);
+    let output = outer.env_remove("REDIS_URL").stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        said.contains("y: ") && !said.contains("free"),
+        "{said} {:?}",
+        String::from_utf8(output.stderr)
+    );
 }
