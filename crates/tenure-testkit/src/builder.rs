@@ -77,10 +77,17 @@ impl Builder {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
     use super::*;
 
     fn launch(port: Option<u16>) -> Result<Server, StartError> {
-        Server::launch(program::find(None).unwrap(), port, None, Vec::new())
+        launch_with(port, &[])
+    }
+
+    fn launch_with(port: Option<u16>, args: &[&str]) -> Result<Server, StartError> {
+        let args = args.iter().map(OsString::from).collect();
+        Server::launch(program::find(None).unwrap(), port, None, args)
     }
 
     #[test]
@@ -95,6 +102,14 @@ mod tests {
     fn another_server_on_the_port_is_not_mistaken_for_ours() {
         let other = Server::builder().on_port().start();
         let outcome = launch(other.port());
+        assert!(matches!(outcome, Err(StartError::PortTaken)), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_bus_port_that_is_taken_is_reported_as_such() {
+        let port = port::free();
+        let _bus = TcpListener::bind((Ipv4Addr::LOCALHOST, port + 10_000)).unwrap();
+        let outcome = launch_with(Some(port), &["--cluster-enabled", "yes"]);
         assert!(matches!(outcome, Err(StartError::PortTaken)), "{outcome:?}");
     }
 }

@@ -4,6 +4,8 @@
 //!   it up, [`Flavor`] is its kind, [`Version`] its exact version, [`Tls`] its certificates. A missing
 //!   server fails the test: a suite that skips is green for the wrong reason.
 //! - [`Sentinels`] are a master, its replicas, and the Sentinels that watch them.
+//! - [`Cluster`] is a Redis Cluster, whose [`Node`]s a test kills and pauses, and whose slots it migrates;
+//!   [`ClusterBuilder`] sets it up.
 //! - [`Clock`] sets the wall clock of a server forward or back while it runs.
 //! - [`Proxy`] sits between a client and a server, and drops, delays or holds messages.
 //! - [`Distance`] sits there, too, and only adds latency, the same for all bytes.
@@ -18,6 +20,7 @@ pub mod resp;
 
 mod builder;
 mod clock;
+mod cluster;
 mod distance;
 mod endpoint;
 mod flavor;
@@ -32,6 +35,7 @@ mod wait;
 
 pub use builder::Builder;
 pub use clock::Clock;
+pub use cluster::{Cluster, ClusterBuilder, KeyOrder, Node};
 pub use distance::Distance;
 pub use flavor::Flavor;
 pub use proxy::Proxy;

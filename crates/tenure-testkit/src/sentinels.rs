@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::flavor::Flavor;
@@ -155,9 +154,7 @@ impl Sentinels {
     ///
     /// If it does not run.
     pub fn pause(&self, number: usize, is_paused: bool) {
-        let pid = i32::try_from(self.servers[number].pid()).ok().and_then(Pid::from_raw);
-        let signal = if is_paused { Signal::STOP } else { Signal::CONT };
-        kill_process(pid.expect("a process id"), signal).expect("our own process");
+        self.servers[number].pause(is_paused);
     }
 }
 

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
@@ -40,6 +41,7 @@ pub struct Server {
     endpoint: Endpoint,
     args: Vec<OsString>,
     child: Option<Child>,
+    is_paused: AtomicBool,
     // Dropped in this order: the guardian, when it ends, removes the folder too.
     guardian: Guardian,
     folder: TempDir,
@@ -144,6 +146,24 @@ impl Server {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// Stops its process where it stands (SIGSTOP), or lets it go on (SIGCONT).
+    ///
+    /// # Panics
+    ///
+    /// If it does not run.
+    pub fn pause(&self, is_paused: bool) {
+        let child = self.child.as_ref().expect("the server was stopped; call `restart` first");
+        let signal = if is_paused { Signal::STOP } else { Signal::CONT };
+        kill_process(Pid::from_child(child), signal).expect("our own process");
+        self.is_paused.store(is_paused, Ordering::Relaxed);
+    }
+
+    /// Whether it can answer: the test neither killed, stopped nor paused it.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.child.is_some() && !self.is_paused.load(Ordering::Relaxed)
+    }
+
     /// Kills it on the spot, as a crash would (SIGKILL). Its folder stays.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
@@ -190,7 +210,8 @@ impl Server {
         tls.iter().for_each(|tls| tls.write(folder.path()));
         let endpoint = Endpoint::new(folder.path(), port, tls);
         let guardian = Guardian::of(folder.path());
-        let mut server = Self { program, endpoint, args, child: None, guardian, folder };
+        let is_paused = AtomicBool::new(false);
+        let mut server = Self { program, endpoint, args, child: None, is_paused, guardian, folder };
         server.spawn()?;
         Ok(server)
     }
@@ -202,6 +223,7 @@ impl Server {
             .map_err(|error| StartError::Other(format!("could not start {program}: {error}")))?;
         self.guardian.watch(child.id());
         self.child = Some(child);
+        self.is_paused.store(false, Ordering::Relaxed);
         let outcome = wait::until(START_BOUND, || self.progress()).unwrap_or_else(|| {
             let what = format!("the server did not answer within {START_BOUND:?}");
             Err(StartError::Other(format!("{what}:\n{}", self.log())))

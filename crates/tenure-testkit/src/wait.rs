@@ -6,18 +6,27 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The first result that is not none, or none once `bound` has passed.
+pub(crate) fn until<T>(bound: Duration, poll: impl FnMut() -> Option<T>) -> Option<T> {
+    every(PAUSE, bound, poll)
+}
+
+/// The same, with another pause between two polls.
 #[expect(
     clippy::disallowed_methods,
     reason = "a process that starts or ends sends no event to wait on"
 )]
-pub(crate) fn until<T>(bound: Duration, mut poll: impl FnMut() -> Option<T>) -> Option<T> {
+pub(crate) fn every<T>(
+    pause: Duration,
+    bound: Duration,
+    mut poll: impl FnMut() -> Option<T>,
+) -> Option<T> {
     let end = Instant::now() + bound;
     loop {
         // Polled once more after the bound, so that a paused machine does not fail a server that is ready.
         let late = Instant::now() >= end;
         match poll() {
             None if late => return None,
-            None => std::thread::sleep(PAUSE),
+            None => std::thread::sleep(pause),
             found => return found,
         }
     }
