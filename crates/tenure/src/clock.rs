@@ -1,34 +1,25 @@
-//! The only file that reads the clock.
+//! The only module that reads the clock.
 //!
 //! Leases are measured on a clock that also counts the time a machine is suspended (I2): a
 //! laptop that was suspended past its lease must know that it lost the lock.
 
-use rustix::time::{ClockId, Timespec, clock_gettime};
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
 
-use crate::core::moment::{Moment, Now};
+#[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const STEADY: ClockId = ClockId::Boottime;
+pub(crate) use system::now;
 
-// Apple's monotonic clock counts suspend.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-const STEADY: ClockId = ClockId::Monotonic;
-
-/// The steady clock.
-pub(crate) fn now() -> Moment {
-    moment(clock_gettime(STEADY))
-}
+use crate::core::moment::Now;
 
 /// Both clocks, for a store in this process.
 pub(crate) fn both() -> Now {
-    Now { clock: now(), wall: moment(clock_gettime(ClockId::Realtime)) }
-}
-
-fn moment(time: Timespec) -> Moment {
-    // A calendar before 1970 counts as 1970: fences then count up from the last one.
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let micros = u64::try_from(time.tv_nsec).unwrap_or(0) / 1000;
-    Moment::from_micros(seconds * 1_000_000 + micros)
+    Now { clock: now(), wall: system::wall() }
 }
 
 #[cfg(test)]

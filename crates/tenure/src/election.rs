@@ -79,6 +79,20 @@ impl Election {
         self
     }
 
+    /// Leads only when replicas of the server have the leadership, as [`Lock::wait_replicas`] does.
+    #[must_use]
+    pub fn wait_replicas(mut self, count: u32, within: Duration) -> Self {
+        self.lock = self.lock.wait_replicas(count, within);
+        self
+    }
+
+    /// Waits for replicas also at renewals, as [`Lock::wait_replicas_on_renewal`] does.
+    #[must_use]
+    pub fn wait_replicas_on_renewal(mut self, count: u32, within: Duration) -> Self {
+        self.lock = self.lock.wait_replicas_on_renewal(count, within);
+        self
+    }
+
     /// Sets how often [`Election::changes`] polls for the leader. The default is 2 s.
     #[must_use]
     pub fn retry(mut self, time: Duration) -> Self {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::core::name::LockName;
+use crate::core::replicas::Replicas;
 use crate::core::shape::Kind;
 
 /// Invalid input, refused before any operation. The message says what is allowed.
@@ -97,6 +98,25 @@ pub enum Error {
         error: StoreError,
     },
 
+    /// Fewer replicas than asked for have confirmed the lock in time. An acquire has released it again, or does so in the
+    /// background if the store does not answer; after a renewal the old deadline stands.
+    #[error(
+        "could not {action} `{name}`: {replicas} of {wanted} replicas confirmed it within {within:?}; check \
+         the server's replicas, or wait for fewer or for longer"
+    )]
+    Unreplicated {
+        /// The lock.
+        name: LockName,
+        /// The action that failed.
+        action: &'static str,
+        /// How many replicas have confirmed it.
+        replicas: u32,
+        /// How many were asked for.
+        wanted: u32,
+        /// How long they had time.
+        within: Duration,
+    },
+
     /// The store could not be reached, or refused the login, when the client connected.
     #[error("the store cannot be used: {error}")]
     Connect {
@@ -143,6 +163,28 @@ impl Error {
             Effect::None => Self::Unreachable { name, action, error },
             Effect::Unknown => Self::Unknown { name, action, error },
         }
+    }
+
+    /// The same error, where an earlier part of the action may still have an effect.
+    pub(crate) fn with_effect_unknown(self) -> Self {
+        match self {
+            Self::Unreachable { name, action, error } => {
+                let error = StoreError { outcome: Effect::Unknown, ..error };
+                Self::Unknown { name, action, error }
+            }
+            error => error,
+        }
+    }
+
+    /// The error of an action that so many replicas have confirmed, fewer than asked for.
+    pub(crate) fn unreplicated(
+        name: &LockName,
+        action: &'static str,
+        count: u32,
+        asked: Replicas,
+    ) -> Self {
+        let (wanted, within) = (asked.count(), asked.within());
+        Self::Unreplicated { name: name.clone(), action, replicas: count, wanted, within }
     }
 }
 
@@ -203,6 +245,7 @@ pub struct StoreError {
     outcome: Effect,
     is_answer: bool,
     is_lasting: bool,
+    is_quarantined: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,18 +259,22 @@ enum Effect {
 impl StoreError {
     /// Creates an error of an operation that did not take effect: refused, or not sent.
     pub fn refused(what: impl Into<Arc<str>>) -> Self {
-        Self { what: what.into(), outcome: Effect::None, is_answer: false, is_lasting: false }
+        Self::new(what.into(), Effect::None)
     }
 
     /// Creates an error of an operation without a reply: it may have taken effect or not.
     pub fn unknown(what: impl Into<Arc<str>>) -> Self {
-        Self { what: what.into(), outcome: Effect::Unknown, is_answer: false, is_lasting: false }
+        Self::new(what.into(), Effect::Unknown)
+    }
+
+    fn new(what: Arc<str>, outcome: Effect) -> Self {
+        Self { what, outcome, is_answer: false, is_lasting: false, is_quarantined: false }
     }
 
     /// The client belongs to the process that this one was forked from.
     pub(crate) fn forked() -> Self {
         let what = "this client was made before the process was forked".into();
-        Self { what, outcome: Effect::Forked, is_answer: false, is_lasting: true }
+        Self::new(what, Effect::Forked).lasting()
     }
 
     /// Returns whether the operation may have taken effect.
@@ -256,6 +303,18 @@ impl StoreError {
     /// if this is not known.
     pub fn is_lasting(&self) -> bool {
         self.is_lasting
+    }
+
+    /// Marks the error as that of a quarantined node.
+    #[cfg(feature = "redis")]
+    pub(crate) fn quarantined(self) -> Self {
+        Self { is_quarantined: true, ..self }
+    }
+
+    /// Returns whether the store is a node of a quorum that lacks the quorum's marker, because it is new or has lost
+    /// its data. It refuses all operations on locks until it is marked, so that it cannot vote.
+    pub fn is_quarantined(&self) -> bool {
+        self.is_quarantined
     }
 
     /// This error after an earlier one of the same operation: a later refusal does not undo the possible

@@ -71,6 +71,10 @@ impl Guard {
         self.held.clone()
     }
 
+    pub(crate) fn held(&self) -> &Arc<Held> {
+        &self.held
+    }
+
     pub(crate) fn driver(&self) -> &Arc<Driver> {
         self.held.driver()
     }

@@ -8,6 +8,7 @@ use crate::core::fence::Fence;
 use crate::core::name::LockName;
 use crate::core::shape::Kind;
 use crate::error::Invalid;
+use crate::host;
 use crate::owner::Owner;
 
 /// The description of a holder or waiter, for people. It is not an identity: [`Owner`] is.
@@ -33,7 +34,7 @@ impl About {
         let program = std::env::args_os().next().map(std::path::PathBuf::from);
         let program = program.as_ref().and_then(|path| path.file_name());
         Self {
-            host: rustix::system::uname().nodename().to_string_lossy().into(),
+            host: host::name(),
             pid: std::process::id(),
             program: program.map_or("unknown".into(), |name| name.to_string_lossy().into()),
             note: None,
@@ -92,6 +93,8 @@ pub struct LockInfo {
     /// Why the store cannot read its state of this lock, or a part of it. The unreadable part is unknown:
     /// an empty list of holders does not mean that the lock is free.
     pub error: Option<String>,
+    /// What a minority of the nodes of a quorum says otherwise, and which nodes did not answer.
+    pub disagreement: Option<String>,
 }
 
 impl LockInfo {
@@ -116,6 +119,7 @@ impl LockInfo {
             waiters: Vec::new(),
             forced: None,
             error: None,
+            disagreement: None,
         }
     }
 

@@ -27,7 +27,7 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `local` | yes | the `local:` store: locks among the processes of one user on one machine (Linux) |
-//! | `redis` | yes | the `redis:`, `rediss:`, `valkey:`, `valkeys:`, `unix:` and `redis+sentinel:` stores |
+//! | `redis` | yes | the `redis:`, `rediss:`, `valkey:`, `valkeys:`, `unix:`, `redis+sentinel:`, `redis+cluster:` and `redis+quorum:` stores |
 //!
 //! The `memory:` store is always there.
 //!
@@ -51,6 +51,7 @@ mod fork;
 pub mod fuzzing;
 mod guard;
 mod handle;
+mod host;
 mod info;
 mod latch;
 mod lock;

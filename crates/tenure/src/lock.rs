@@ -8,8 +8,8 @@ use crate::client::Tenure;
 use crate::core::lease::Lease;
 use crate::core::name::LockName;
 use crate::core::shape::Shape;
-use crate::driver::{Identity, Spec};
-use crate::engine::ForceOutcome;
+use crate::driver::{Identity, Replication, Spec};
+use crate::engine::{ForceOutcome, Replicas};
 use crate::error::{Error, Invalid};
 use crate::guard::Guard;
 use crate::info::{About, LockInfo};
@@ -95,6 +95,48 @@ impl Lock {
             spec.is_fair = true;
             Ok(())
         })
+    }
+
+    /// Waits, after the lock is granted, until `count` replicas of the server have it, but for at most `within`: 1 to 100
+    /// replicas, 1 ms to 60 s and less than the lease. A failover to one of them then does not lose the lock. If too few have
+    /// it, the lock is released, and the acquire fails with [`Error::Unreplicated`].
+    ///
+    /// For a Redis or Valkey server with replicas, a master that Sentinels name, or a cluster, whose nodes each have their own
+    /// replicas. Any other store refuses it. Renewals are not waited for: see [`Lock::wait_replicas_on_renewal`].
+    ///
+    /// A server that takes over without having been such a replica, or that has lost its data, does not know the lock; and
+    /// until a failover is noticed, a client can be granted a lock by the old master. So fences are as necessary as without
+    /// it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tenure::{Error, Tenure};
+    /// # tenure::blocking::block_on(async {
+    /// # let url = "memory:";
+    /// let tenure = Tenure::connect(url).await?;
+    /// let lock = tenure.lock("orders/42").wait_replicas(1, Duration::from_millis(500));
+    /// match lock.acquire().await {
+    ///     Ok(guard) => println!("held, also by a replica, with fence {}", guard.fence()),
+    ///     Err(Error::Unreplicated { replicas, .. }) => println!("{replicas} replicas, not held"),
+    ///     Err(Error::Invalid(why)) => println!("{why}"), // of `memory:`, which has no replicas
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok::<(), tenure::Error>(())
+    /// # }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn wait_replicas(self, count: u32, within: Duration) -> Self {
+        self.with_replication(count, within, false)
+    }
+
+    /// Waits for replicas as [`Lock::wait_replicas`] does, also at each renewal. A renewal that too few of them have
+    /// counts as failed: it is retried, and the lock is lost if none succeeds before the lease ends. Without this, a replica
+    /// that takes over ends the lock at the end of the last lease that it knows of, or keeps it until the next renewal.
+    #[must_use]
+    pub fn wait_replicas_on_renewal(self, count: u32, within: Duration) -> Self {
+        self.with_replication(count, within, true)
     }
 
     /// Makes the lock re-entrant: the owner of the surrounding [`Owner::scope`] may acquire the lock again
@@ -222,7 +264,17 @@ impl Lock {
     }
 
     pub(crate) fn spec(&self) -> Result<Arc<Spec>, Error> {
-        self.spec.clone().map_err(Error::Invalid)
+        let spec = self.spec.clone()?;
+        spec.check()?;
+        Ok(spec)
+    }
+
+    fn with_replication(self, count: u32, within: Duration, is_for_renewals: bool) -> Self {
+        self.change(|spec| {
+            let replicas = Replicas::new(count, within)?;
+            spec.replication = Some(Replication { replicas, is_for_renewals });
+            Ok(())
+        })
     }
 
     fn with_lease(self, lease: Duration, is_watched: bool) -> Self {
@@ -271,6 +323,20 @@ macro_rules! forward_options {
         #[must_use]
         pub fn fair(mut self) -> Self {
             $(self.$lock = self.$lock.fair();)+
+            self
+        }
+
+        /// Waits for replicas after the grant, as [`Lock::wait_replicas`] does.
+        #[must_use]
+        pub fn wait_replicas(mut self, count: u32, within: Duration) -> Self {
+            $(self.$lock = self.$lock.wait_replicas(count, within);)+
+            self
+        }
+
+        /// Waits for replicas also at renewals, as [`Lock::wait_replicas_on_renewal`] does.
+        #[must_use]
+        pub fn wait_replicas_on_renewal(mut self, count: u32, within: Duration) -> Self {
+            $(self.$lock = self.$lock.wait_replicas_on_renewal(count, within);)+
             self
         }
 

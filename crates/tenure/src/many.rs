@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock;
+use crate::core::moment::Moment;
 use crate::driver::{Driver, Spec};
 use crate::error::{Error, Invalid, Lost};
 use crate::guard::{Guard, Released, protect};
@@ -95,7 +96,11 @@ async fn try_all(locks: &[Lock]) -> Result<Vec<Guard>, Error> {
 }
 
 async fn attempt(driver: Arc<Driver>, specs: Vec<Arc<Spec>>) -> Vec<Option<Guard>> {
-    driver.try_all(&specs).await
+    let granted = driver.try_all(&specs).await;
+    let confirm = async |(spec, guard): (&Arc<Spec>, Option<Guard>)| {
+        driver.confirm(spec, guard?, Moment::NEVER).await.ok()
+    };
+    join_all(specs.iter().zip(granted).map(confirm).collect()).await
 }
 
 /// The guard of several locks. Dropping it releases all of them.

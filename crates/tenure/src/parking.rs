@@ -148,7 +148,7 @@ impl Wake for Waiting {
     }
 }
 
-#[cfg(all(feature = "redis", not(target_os = "linux")))]
+#[cfg(all(feature = "redis", unix, not(target_os = "linux")))]
 impl Waiting {
     /// Not supported on this system: the I/O thread reads.
     pub(crate) fn until_readable(

@@ -26,6 +26,7 @@ pub(crate) fn acquired<T>(result: &Result<Option<T>, Error>, waited: Duration) {
         Err(Error::TimedOut { .. }) => "timed_out",
         Err(Error::Unreachable { .. }) => "unreachable",
         Err(Error::Unknown { .. }) => "unknown",
+        Err(Error::Unreplicated { .. }) => "unreplicated",
         Err(_) => "refused",
     };
     foreign::call(|| {
@@ -61,6 +62,14 @@ pub(crate) fn renewal_of_one_failed(name: &LockName, error: &StoreError) {
     foreign::call(|| {
         counter!("tenure_renewals_total", "outcome" => "failed").increment(1);
         tracing::warn!(lock = %name, %error, "could not renew; retrying");
+    });
+}
+
+/// A lease was extended, but too few replicas have confirmed it; the renewal will be retried.
+pub(crate) fn renewal_unreplicated(name: &LockName, replicas: u32) {
+    foreign::call(|| {
+        counter!("tenure_renewals_total", "outcome" => "failed").increment(1);
+        tracing::warn!(lock = %name, replicas, "too few replicas have confirmed a renewal; retrying");
     });
 }
 
@@ -116,6 +125,12 @@ pub(crate) fn fell_back(name: &LockName, fallback: Fallback, error: &Error) {
 #[cfg(feature = "redis")]
 pub(crate) fn not_understood() {
     foreign::call(|| tracing::warn!("ignored an unknown message on Tenure's channel"));
+}
+
+/// The server refuses a subscription, so that wake-ups do not arrive, and waiters poll.
+#[cfg(feature = "redis")]
+pub(crate) fn not_subscribed(error: &str) {
+    foreign::call(|| tracing::warn!(error, "the server refuses a subscription; waiters poll"));
 }
 
 /// The clock of the store was set. Leases end by it.

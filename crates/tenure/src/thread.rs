@@ -8,7 +8,11 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use tokio::runtime::Runtime;
+#[cfg(feature = "redis")]
+use tokio::{runtime::Handle, sync::oneshot};
 
+#[cfg(feature = "redis")]
+use crate::error::Error;
 use crate::sync::lock;
 
 /// Runs a future on a new thread, until it ends.
@@ -32,6 +36,18 @@ pub(crate) fn run(
         runtime.shutdown_background();
     }
     started.map(drop)
+}
+
+/// Starts a thread for I/O and timers, which ends when the sender is dropped.
+#[cfg(feature = "redis")]
+pub(crate) fn start_io(name: &str) -> Result<(Handle, oneshot::Sender<()>), Error> {
+    let failed = |source| Error::Thread { source: Arc::new(source) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(failed)?;
+    let io = runtime.handle().clone();
+    let (running, ended) = oneshot::channel::<()>();
+    run(name, runtime, async { drop(ended.await) }).map_err(failed)?;
+    Ok((io, running))
 }
 
 /// Runs a task on the runtime it is awaited on, and restarts it if it panics: its destructors have cleaned

@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::{Client, Fallback, Tenure};
 use crate::core::fence::RETENTION;
 use crate::core::lease::Lease;
-use crate::driver::{Driver, PATIENCE};
+use crate::driver::{Driver, PATIENCE, Replication, no_replicas};
 #[cfg(all(feature = "local", target_os = "linux"))]
 use crate::engine::LocalEngine;
-use crate::engine::{Engine, MemoryEngine};
+use crate::engine::{Engine, MemoryEngine, Replicas};
 #[cfg(feature = "redis")]
-use crate::engine::{RedisEngine, RedisOptions};
+use crate::engine::{QuorumEngine, RedisEngine, RedisOptions};
 use crate::error::{Error, Invalid};
 use crate::info::About;
 #[cfg(all(feature = "local", target_os = "linux"))]
@@ -40,6 +40,7 @@ pub struct Builder {
     about: Result<About, Invalid>,
     retention: Result<Duration, Invalid>,
     reads_on_runtime: bool,
+    replication: Result<Option<Replication>, Invalid>,
 }
 
 impl Builder {
@@ -51,6 +52,7 @@ impl Builder {
             about: Ok(About::this_process()),
             retention: Ok(RETENTION),
             reads_on_runtime: false,
+            replication: Ok(None),
         }
     }
 
@@ -99,9 +101,38 @@ impl Builder {
     ///
     /// For a service whose tasks run on one runtime that outlives the client. Its I/O must be enabled, as
     /// `#[tokio::main]` does. While all its threads are blocked, replies are read with a delay of up to half
-    /// a second.
+    /// a second. On Windows it has no effect.
     pub fn read_on_this_runtime(mut self) -> Self {
         self.reads_on_runtime = true;
+        self
+    }
+
+    /// Waits for replicas of the server at every acquire of a lock that does not set its own, as
+    /// [`Lock::wait_replicas`](crate::Lock::wait_replicas) does. Latches and barriers do not wait for them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tenure::Tenure;
+    ///
+    /// let builder = Tenure::builder().wait_replicas(1, Duration::from_millis(500));
+    /// # let refused = tenure::blocking::block_on(builder.connect("memory:")).unwrap_err();
+    /// # assert!(refused.to_string().contains("no replicas"));
+    /// ```
+    pub fn wait_replicas(self, count: u32, within: Duration) -> Self {
+        self.with_replication(count, within, false)
+    }
+
+    /// Waits for replicas also at renewals, as
+    /// [`Lock::wait_replicas_on_renewal`](crate::Lock::wait_replicas_on_renewal) does.
+    pub fn wait_replicas_on_renewal(self, count: u32, within: Duration) -> Self {
+        self.with_replication(count, within, true)
+    }
+
+    fn with_replication(mut self, count: u32, within: Duration, is_for_renewals: bool) -> Self {
+        let replicas = Replicas::new(count, within);
+        self.replication = replicas.map(|replicas| Some(Replication { replicas, is_for_renewals }));
         self
     }
 
@@ -158,7 +189,12 @@ impl Builder {
                 about: self.about.clone()?,
                 retention: self.retention.clone()?,
                 runtime: self.reads_on_runtime.then(this_runtime).transpose()?,
+                quorum: None,
+                io: None,
             };
+            if QuorumEngine::is_scheme_of(url) {
+                return self.engine(QuorumEngine::connect_as(url, options).await?);
+            }
             self.engine(RedisEngine::connect_as(url, options).await?)
         }
         #[cfg(not(feature = "redis"))]
@@ -174,12 +210,17 @@ impl Builder {
     pub fn engine(self, engine: impl Engine) -> Result<Tenure, Error> {
         self.retention?;
         self.fallback.check()?;
+        let (replication, capabilities) = (self.replication?, engine.capabilities());
+        if replication.is_some() && !capabilities.has_replicas {
+            return Err(no_replicas(capabilities.engine));
+        }
         let client = Client {
             lease: self.lease?,
             driver: Driver::start(Box::new(engine), self.patience, None)?,
             fallback: self.fallback,
             local: Mutex::default(),
             about: Arc::new(self.about?),
+            replication,
         };
         Ok(Tenure { client: Arc::new(client) })
     }
@@ -192,14 +233,25 @@ fn this_runtime() -> Result<tokio::runtime::Handle, Invalid> {
     let runtime = runtime.map_err(|_| {
         Invalid::new("a client that reads on this runtime must be connected on a tokio runtime")
     })?;
-    // Tokio has no query for this: it panics if I/O is disabled.
-    match crate::foreign::call(tokio::net::UnixDatagram::unbound) {
-        Some(_) => Ok(runtime),
-        None => Err(Invalid::new(
+    if !has_io() {
+        return Err(Invalid::new(
             "a client that reads on this runtime needs the runtime's I/O: call `enable_io` or `enable_all` \
              where the runtime is built",
-        )),
+        ));
     }
+    Ok(runtime)
+}
+
+/// Whether the I/O of the current runtime is enabled. Tokio has no query for this: it panics if it is not.
+#[cfg(all(feature = "redis", unix))]
+fn has_io() -> bool {
+    crate::foreign::call(tokio::net::UnixDatagram::unbound).is_some()
+}
+
+/// Not needed: on Windows the client's own thread reads all the same.
+#[cfg(all(feature = "redis", windows))]
+fn has_io() -> bool {
+    true
 }
 
 #[cfg(test)]

@@ -12,10 +12,12 @@ use super::moment::Moment;
 #[derive(Debug, Default)]
 pub(crate) struct ClockWatch {
     last: Option<Seen>,
+    /// How far it was set forward at most.
+    most_forward: Duration,
 }
 
-/// The bounds from one answer: how far the store's clock was ahead of ours when the answer was made. Only
-/// the time within the round trip is unknown.
+/// The bounds from the answers since the last step: how far the store's clock is ahead of ours. The time within a round
+/// trip is unknown, so a slow answer narrows them less than a fast one, and must not widen them: a step could hide in it.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     received: Moment,
@@ -43,14 +45,23 @@ impl ClockWatch {
         let seen = Seen { received, least: ahead_of(received), most: ahead_of(sent) };
         let last = self.last.replace(seen)?;
         let drift = micros(allowance(received.since(last.received)));
-        let (forward, back) = (seen.least - last.most - drift, last.least - seen.most - drift);
-        if forward > 0 {
-            Some(ClockStep::Forward(duration(seen.least - last.most)))
-        } else if back > 0 {
-            Some(ClockStep::Back(duration(last.least - seen.most)))
+        let (least, most) = (last.least - drift, last.most + drift);
+        let step = if seen.least > most {
+            self.most_forward = duration(seen.most - last.least);
+            ClockStep::Forward(duration(seen.least - last.most))
+        } else if seen.most < least {
+            ClockStep::Back(duration(last.least - seen.most))
         } else {
-            None
-        }
+            let (least, most) = (seen.least.max(least), seen.most.min(most));
+            self.last = Some(Seen { received, least, most });
+            return None;
+        };
+        Some(step)
+    }
+
+    /// How far the last step forward may have been.
+    pub(crate) fn most_forward(&self) -> Duration {
+        self.most_forward
     }
 }
 
@@ -101,6 +112,18 @@ mod tests {
         let made = |ours: u64| Moment::from_micros(STORE + ours * 1000);
         assert_eq!(watch.note(at(10_000), at(12_000), made(10_000)), None);
         assert_eq!(watch.note(at(20_000), at(22_000), made(22_000)), None);
+    }
+
+    /// One answer of two seconds must not hide a step of one.
+    #[test]
+    fn a_step_does_not_hide_in_a_slow_answer() {
+        let mut watch = ClockWatch::default();
+        note(&mut watch, 0, 1, 0);
+        assert_eq!(note(&mut watch, 1_000, 2_000, 500), None, "within the round trip");
+        let step = note(&mut watch, 3_500, 1, 1_000);
+        assert!(matches!(step, Some(ClockStep::Forward(_))), "{step:?}");
+        let most = watch.most_forward();
+        assert!(most >= Duration::from_secs(1) && most < Duration::from_millis(1_100), "{most:?}");
     }
 
     #[test]

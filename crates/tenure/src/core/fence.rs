@@ -57,34 +57,47 @@ pub(crate) struct Fences {
 
 impl Fences {
     /// Continues after the last fence that was issued.
-    #[cfg(all(feature = "local", target_os = "linux"))]
+    #[cfg(any(all(feature = "local", target_os = "linux"), test))]
     pub(crate) const fn after(last: u64) -> Self {
         Self { last }
     }
 
     /// The last fence that was issued.
-    #[cfg(all(feature = "local", target_os = "linux"))]
-    pub(crate) const fn last(&self) -> u64 {
-        self.last
+    pub(crate) const fn last(&self) -> Fence {
+        Fence(self.last)
     }
 
     /// The next fence.
     pub(crate) fn next(&mut self, wall: Moment) -> Fence {
-        self.reserve(1, wall).0
+        self.reserve(1, None, wall).0
     }
 
-    /// Reserves several fences: returns the first, and how many there are: at least one, and at most
-    /// `wanted`. Fences ahead of the calendar could not be overtaken after a loss of all data, so they are
-    /// never ahead by more than `wanted` microseconds (I4).
-    pub(crate) fn reserve(&mut self, wanted: u32, wall: Moment) -> (Fence, u32) {
-        // A calendar beyond the year 2255 is wrong; counting up is still correct then.
-        let calendar = if wall.as_micros() < Fence::MAX.0 { wall.as_micros() } else { 0 };
-        let room = (calendar + u64::from(wanted)).saturating_sub(self.last);
+    /// Reserves several fences: returns the first, no smaller than the proposed one if there is one, and how many
+    /// there are: at least one, and at most `wanted`. Fences ahead of the calendar could not be overtaken after a
+    /// loss of all data, so the further ones are never ahead by more than `wanted` microseconds (I4).
+    pub(crate) fn reserve(
+        &mut self,
+        wanted: u32,
+        proposed: Option<Fence>,
+        wall: Moment,
+    ) -> (Fence, u32) {
+        let calendar = calendar(wall).0;
+        let first = proposed.map_or(calendar, Fence::value).max(self.last.saturating_add(1));
+        let room = (calendar + u64::from(wanted) + 1).saturating_sub(first);
         let count = u32::try_from(room).map_or(wanted, |room| wanted.min(room)).max(1);
-        let first = calendar.max(self.last + 1);
-        self.last = first + u64::from(count) - 1;
+        self.raise(Fence(first.saturating_add(u64::from(count) - 1)));
         (Fence(first), count)
     }
+
+    /// Continues after this fence, if it is larger than the last one.
+    pub(crate) fn raise(&mut self, fence: Fence) {
+        self.last = self.last.max(fence.0);
+    }
+}
+
+/// The calendar as a fence. Beyond the year 2255 it is wrong; counting up from 0 is still correct then.
+pub(crate) fn calendar(wall: Moment) -> Fence {
+    Fence(if wall.as_micros() < Fence::MAX.0 { wall.as_micros() } else { 0 })
 }
 
 #[cfg(test)]
@@ -97,7 +110,7 @@ mod tests {
         let mut fences = Fences::default();
         let mut last = Fence::from_value(0);
         for wall in [1_000_000, 2_000_000, 5, u64::MAX, 2_000_000, 2_000_001] {
-            let (fence, count) = fences.reserve(3, Moment::from_micros(wall));
+            let (fence, count) = fences.reserve(3, None, Moment::from_micros(wall));
             assert!(fence > last, "{fence} after {last}");
             last = Fence::from_value(fence.value() + u64::from(count) - 1);
         }
@@ -117,7 +130,7 @@ mod tests {
         let mut fences = Fences::default();
         let mut all = 0;
         for wall in (1_000_000..1_010_000).step_by(10) {
-            let (first, count) = fences.reserve(65, Moment::from_micros(wall));
+            let (first, count) = fences.reserve(65, None, Moment::from_micros(wall));
             let last = first.value() + u64::from(count) - 1;
             assert!((1..=65).contains(&count) && last <= wall + 65, "{last} at {wall}");
             all += count;

@@ -205,6 +205,16 @@ impl Holders {
         }
     }
 
+    /// Raises a holder's fence. What this leaves of its range of fences stays, at least the fence itself.
+    pub(crate) fn raise_fence(&mut self, owner: Owner, fence: Fence) {
+        let Some(holder) = self.find_mut(owner).filter(|holder| holder.fence < fence) else {
+            return;
+        };
+        let passed = u32::try_from(fence.value() - holder.fence.value()).unwrap_or(u32::MAX);
+        holder.fences = holder.fences.saturating_sub(passed).max(1);
+        holder.fence = fence;
+    }
+
     /// Sets the client to notify when the lock is taken away.
     #[cfg(all(feature = "local", target_os = "linux"))]
     pub(crate) fn set_route(&mut self, owner: Owner, client_id: u32) {

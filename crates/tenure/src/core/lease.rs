@@ -86,7 +86,7 @@ fn drift(lease: Duration) -> Duration {
 }
 
 /// One answer of the store to a waiter, which relates the store's clock to ours.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClockSync {
     /// When the request was sent, on our clock.
     pub(crate) sent: Moment,
@@ -98,17 +98,22 @@ impl ClockSync {
     /// The deadline of a hand-over that the store made at `granted`, by its clock, and whose wake-up was
     /// received at `received`, by ours; none if it must be confirmed by a renewal.
     ///
-    /// The answer was made no earlier than `sent`, so the grant was made no earlier than `sent`
-    /// plus the store's time between the two. If that is after the grant was received, or before
-    /// the answer, the store's clock has jumped and proves nothing.
+    /// If it was granted before the answer, or that would be after it was received, the store's clock has jumped and
+    /// proves nothing.
     pub(crate) fn deadline(
         self,
         granted: Moment,
         lease: Duration,
         received: Moment,
     ) -> Option<Moment> {
+        self.granted_at(granted, received).map(|at| deadline(at, lease))
+    }
+
+    /// When that hand-over was made by our clock, at the earliest: the answer was made no earlier than `sent`, so the
+    /// grant was made no earlier than `sent` plus the store's time between the two.
+    pub(crate) fn granted_at(self, granted: Moment, received: Moment) -> Option<Moment> {
         let at = self.sent + granted.since(self.store);
-        (granted >= self.store && at <= received).then(|| deadline(at, lease))
+        (granted >= self.store && at <= received).then_some(at)
     }
 }
 

@@ -5,6 +5,7 @@
 //! correct; the next operation finds it correct.
 
 mod kinds;
+mod proposals;
 
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use self::kinds::passage;
 use super::fence::Fences;
 use super::holders::{Entries, Holder, Holders};
 use super::moment::{Moment, Now};
+use super::proposal;
 use super::queue::{Queue, Waiter};
 use super::shape::{Kind, Shape};
 use super::table::{ClientId, Effects};
@@ -53,6 +55,9 @@ impl LockState {
         client_id: ClientId,
         scene: &mut Scene<'_>,
     ) -> Acquired {
+        if let Some(grant) = self.repair(request, client_id, scene) {
+            return Acquired::Granted(grant);
+        }
         self.settle(&request.name, scene);
         if self.is_idle() {
             *self = Self::new(request.shape);
@@ -66,17 +71,20 @@ impl LockState {
         if self.keep_waiting(request, scene.now.clock) {
             return Acquired::Queued(self.standing(request.entry, scene.now.clock));
         }
+        if let Some(ahead) = proposal::refuse_ahead(request, scene.now.wall) {
+            return ahead;
+        }
         if let Some(again) = self.change_limit(request, scene) {
             return again;
         }
-        if let Some(grant) = self.enter(request, client_id, scene) {
-            return Acquired::Granted(grant);
+        if let Some(entered) = self.enter(request, client_id, scene) {
+            return entered;
         }
         match request.queue {
             None => Acquired::Busy,
             Some(queueing) => {
                 let waiter = waiter(request, queueing, client_id, scene.now);
-                self.queue.get_or_insert_default().push(waiter);
+                self.queue.get_or_insert_default().join(waiter);
                 Acquired::Queued(self.standing(request.entry, scene.now.clock))
             }
         }
@@ -86,11 +94,13 @@ impl LockState {
     /// cannot shorten what an earlier answer promised (I2); a missing hold is never created (I3).
     pub(crate) fn renew(&mut self, renewal: &Renewal, scene: &mut Scene<'_>) -> Renewed {
         self.settle(&renewal.name, scene);
-        if self.extend(renewal.owner, scene.now.clock + renewal.lease.duration()) {
-            Renewed::Extended
-        } else {
-            Renewed::NotHeld
+        if !self.extend(renewal.owner, scene.now.clock + renewal.lease.duration()) {
+            return Renewed::NotHeld;
         }
+        if let Some(fence) = renewal.commit {
+            self.commit(renewal.owner, fence, scene);
+        }
+        Renewed::Extended
     }
 
     /// Ends one entry; after the last one the lock is handed over, or lingers. Or gives back permits.
@@ -187,7 +197,7 @@ impl LockState {
             Kind::Barrier => waiter.lease.duration(),
             _ => waiter.claim.min(waiter.lease.duration()),
         };
-        let (fence, fences) = scene.fences.reserve(waiter.fences, now.wall);
+        let (fence, fences) = scene.fences.reserve(waiter.fences, waiter.proposal, now.wall);
         let grant = Grant { fence, fences, lease, at: now.clock };
         let owner = waiter.entry.owner;
         self.holders.insert(Holder {
@@ -273,7 +283,11 @@ impl LockState {
         scene: &mut Scene<'_>,
     ) -> Grant {
         let now = scene.now;
-        let fence = scene.fences.next(now.wall);
+        let fence = match proposal::of(request) {
+            Some(proposal) => proposal.fence,
+            None => scene.fences.next(now.wall),
+        };
+        scene.fences.raise(fence);
         let lease = request.lease.duration();
         self.holders.insert(Holder {
             owner: request.entry.owner,
@@ -370,6 +384,7 @@ fn waiter(request: &AcquireRequest, queueing: Queueing, client_id: ClientId, now
         lease: request.lease,
         claim: queueing.claim,
         fences: queueing.fences,
+        proposal: proposal::of(request).map(|it| it.fence),
         alive_until: now.clock + queueing.heartbeat,
         since: now.wall,
         about: request.about.clone(),

@@ -1,9 +1,13 @@
 //! The waiters of one lock, in the order of their tickets.
+//!
+//! On one server, a ticket is the number of an arrival. On a node of a quorum, waiters arrive at each node in another
+//! order, so they are ordered by (proposal, owner) instead, and all nodes hand over to the same one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::fence::Fence;
 use super::lease::Lease;
 use super::moment::Moment;
 use crate::info::About;
@@ -17,6 +21,8 @@ pub(crate) struct Waiter {
     pub(crate) lease: Lease,
     pub(crate) claim: Duration,
     pub(crate) fences: u32,
+    /// The fence that its client has proposed.
+    pub(crate) proposal: Option<Fence>,
     /// Considered dead from this moment on, unless it asks again before. Every waiter has its own.
     pub(crate) alive_until: Moment,
     /// When it joined, by the calendar.
@@ -26,7 +32,11 @@ pub(crate) struct Waiter {
     pub(crate) client_id: u32,
 }
 
-/// First come, first served (I10).
+/// How many waiters a new one is placed before at most: waiters that arrive out of order are few and near, and each
+/// costs a step.
+const MAX_OVERTAKEN: usize = 64;
+
+/// First come, first served (I10), or the smallest proposal first.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     by_ticket: BTreeMap<u64, Waiter>,
@@ -50,6 +60,41 @@ impl Queue {
     pub(crate) fn find_mut(&mut self, entry: Entry) -> Option<&mut Waiter> {
         let ticket = self.tickets.get(&entry)?;
         self.by_ticket.get_mut(ticket)
+    }
+
+    /// How many of the last waiters a new one precedes, and is placed before. A waiter without a proposal is not
+    /// overtaken.
+    pub(crate) fn overtaken(&self, proposal: Option<Fence>, owner: Owner) -> usize {
+        let Some(proposal) = proposal else { return 0 };
+        let last = self.by_ticket.values().rev().take(MAX_OVERTAKEN);
+        let is_overtaken = |waiter: &&Waiter| {
+            waiter.proposal.is_some_and(|other| (proposal, owner) < (other, waiter.entry.owner))
+        };
+        last.take_while(is_overtaken).count()
+    }
+
+    /// Joins at the end, but before the last waiters that it precedes.
+    pub(crate) fn join(&mut self, waiter: Waiter) {
+        let overtaken = self.overtaken(waiter.proposal, waiter.entry.owner);
+        self.push(waiter);
+        let mut at = self.last_ticket;
+        for _ in 0..overtaken {
+            let Some((&before, _)) = self.by_ticket.range(..at).next_back() else { return };
+            self.swap(before, at);
+            at = before;
+        }
+    }
+
+    /// Exchanges the tickets of two waiters.
+    fn swap(&mut self, one: u64, other: u64) {
+        for (from, to) in [(one, other), (other, one)] {
+            if let Some(waiter) = self.by_ticket.get(&from) {
+                self.tickets.insert(waiter.entry, to);
+            }
+        }
+        let (first, second) = (self.by_ticket.remove(&one), self.by_ticket.remove(&other));
+        self.by_ticket.extend(second.map(|waiter| (one, waiter)));
+        self.by_ticket.extend(first.map(|waiter| (other, waiter)));
     }
 
     /// Joins at the end.
@@ -97,5 +142,68 @@ impl Queue {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiter> {
         self.by_ticket.values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiter(proposal: Option<u64>, owner: u128) -> Waiter {
+        Waiter {
+            entry: Entry { owner: Owner::from_value(owner), number: 0 },
+            permits: 1,
+            lease: Lease::DEFAULT,
+            claim: Duration::from_secs(3),
+            fences: 1,
+            proposal: proposal.map(Fence::from_value),
+            alive_until: Moment::NEVER,
+            since: Moment::ZERO,
+            about: Arc::new(About::this_process()),
+            client_id: 1,
+        }
+    }
+
+    fn queue(waiters: impl IntoIterator<Item = (Option<u64>, u128)>) -> Queue {
+        let mut queue = Queue::default();
+        waiters.into_iter().for_each(|(proposal, owner)| queue.join(waiter(proposal, owner)));
+        queue
+    }
+
+    fn owners(queue: &Queue) -> Vec<u128> {
+        queue.iter().map(|waiter| waiter.entry.owner.value()).collect()
+    }
+
+    /// I10: every node has the same order, however late a request reaches it.
+    #[test]
+    fn waiters_are_ordered_by_proposal_and_owner() {
+        let queue = queue([
+            (Some(30), 4),
+            (Some(10), 2),
+            (Some(20), 3),
+            (Some(10), 1 << 100),
+            (Some(10), 1),
+        ]);
+        assert_eq!(owners(&queue), [1, 2, 1 << 100, 3, 4]);
+    }
+
+    #[test]
+    fn a_waiter_without_a_proposal_neither_overtakes_nor_is_overtaken() {
+        let queue = queue([(Some(30), 1), (None, 2), (Some(40), 3), (Some(20), 4), (None, 5)]);
+        assert_eq!(owners(&queue), [1, 2, 4, 3, 5]);
+    }
+
+    #[test]
+    fn a_waiter_is_placed_before_64_at_most() {
+        let mut queue = queue((1..=70).map(|at| (Some(1_000 + u64::try_from(at).unwrap()), at)));
+        let mut expected: Vec<_> = (1..=70).collect();
+        expected.insert(6, 99);
+        queue.join(waiter(Some(1), 99));
+        assert_eq!(owners(&queue), expected);
+        let entry = waiter(Some(1), 99).entry;
+        assert_eq!(queue.ahead(entry, 100), 6, "the index has its ticket");
+        assert!(queue.remove(entry).is_some());
+        expected.remove(6);
+        assert_eq!(owners(&queue), expected);
     }
 }

@@ -56,10 +56,6 @@ impl Table {
         Self { fences: Fences::after(fence), ..Self::default() }
     }
 
-    pub(crate) fn last_fence(&self) -> u64 {
-        self.fences.last()
-    }
-
     pub(crate) fn put(&mut self, name: LockName, lock: LockState) {
         self.locks.insert(name, Box::new(lock));
     }
@@ -79,6 +75,11 @@ impl Table {
 }
 
 impl Table {
+    #[cfg(any(test, all(feature = "local", target_os = "linux")))]
+    pub(crate) fn last_fence(&self) -> u64 {
+        self.fences.last().value()
+    }
+
     pub(crate) fn acquire(
         &mut self,
         request: &AcquireRequest,

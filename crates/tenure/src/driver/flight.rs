@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::{Driver, Spec};
+use crate::core::name::LockName;
 use crate::engine::{Acquired, Answer};
-use crate::error::StoreError;
+use crate::error::{Error, StoreError};
 use crate::owner::Entry;
 
 /// An acquire in flight. Dropped before the answer, it is undone.
@@ -35,6 +36,12 @@ impl<'a> Flight<'a> {
 /// The answer of an attempt that was not answered.
 pub(super) fn no_answer() -> Answer<Acquired> {
     Answer::now(Err(StoreError::unknown("no answer")))
+}
+
+/// The error for an answer about a proposed fence: the driver proposes none.
+pub(super) fn unproposed(name: &LockName) -> Error {
+    let error = StoreError::refused("the engine refused a fence that was not proposed");
+    Error::from_store(name, "acquire", error)
 }
 
 impl Future for Flight<'_> {

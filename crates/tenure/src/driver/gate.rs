@@ -8,6 +8,7 @@ use crate::core::name::LockName;
 use crate::engine::{
     AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
     ForceRequest, Health, ListRequest, Listener, ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
+    Replicas,
 };
 use crate::error::StoreError;
 use crate::fork::Process;
@@ -60,6 +61,18 @@ impl Engine for Gate {
 
     fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, StoreError>>> {
         self.ask(|engine| engine.renew(renewals))
+    }
+
+    fn renew_replicated(
+        &self,
+        renewals: Vec<Renewal>,
+        replicas: Replicas,
+    ) -> Answer<Vec<Result<Renewed, StoreError>>> {
+        self.ask(|engine| engine.renew_replicated(renewals, replicas))
+    }
+
+    fn server_of(&self, name: &LockName) -> u64 {
+        self.check().map_or(0, |()| self.engine().server_of(name))
     }
 
     fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {

@@ -1,15 +1,17 @@
 //! A lock that this process holds: the state that its guard and the driver share.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::Driver;
+use super::spec::{HoldOptions, Replication};
 use super::watch::Watch;
 use crate::core::fence::Fence;
 use crate::core::lease::Lease;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
+use crate::engine::Replicas;
 use crate::error::{Lost, WhyLost};
 use crate::info::About;
 use crate::owner::Entry;
@@ -38,8 +40,16 @@ pub(crate) struct Held {
     alarm: AtomicU64,
     state: AtomicU8,
     renewing: AtomicU8,
+    // Most holds have none.
+    confirmation: Option<Box<Confirmation>>,
     // Made by the first task that waits for the loss; most holders have none.
     watch: OnceLock<Box<Watch>>,
+}
+
+/// Which replicas must have a hold, and whether they have confirmed it.
+struct Confirmation {
+    replication: Replication,
+    is_confirmed: AtomicBool,
 }
 
 /// How the lease is renewed.
@@ -92,6 +102,7 @@ pub(super) struct Terms {
     pub(super) was_handed_over: bool,
     pub(super) deadline: Moment,
     pub(super) renewing: Renewing,
+    pub(super) replication: Option<Replication>,
 }
 
 impl Held {
@@ -112,6 +123,9 @@ impl Held {
             alarm: AtomicU64::new(NO_ALARM),
             state: AtomicU8::new(HELD),
             renewing: AtomicU8::new(terms.renewing as u8),
+            confirmation: terms.replication.map(|replication| {
+                Box::new(Confirmation { replication, is_confirmed: AtomicBool::new(false) })
+            }),
             watch: OnceLock::new(),
         }
     }
@@ -122,6 +136,38 @@ impl Held {
 
     pub(crate) fn lease(&self) -> Lease {
         self.lease
+    }
+
+    pub(super) fn options(&self) -> HoldOptions<'_> {
+        let replication = self.confirmation.as_ref().map(|it| it.replication);
+        HoldOptions { lease: self.lease, about: &self.about, replication }
+    }
+
+    /// Whether all replicas that must have it have confirmed it.
+    pub(super) fn is_confirmed(&self) -> bool {
+        let confirmation = self.confirmation.as_ref();
+        confirmation.is_none_or(|it| it.is_confirmed.load(Ordering::Acquire))
+    }
+
+    /// Whether so many replicas have confirmed it.
+    pub(super) fn is_confirmed_by(&self, count: u32) -> bool {
+        let confirmation = self.confirmation.as_ref();
+        confirmation.is_some_and(|it| it.replication.replicas.count() >= count)
+            && self.is_confirmed()
+    }
+
+    /// So many replicas have confirmed it.
+    pub(super) fn set_confirmed_by(&self, count: u32) {
+        let confirmation = self.confirmation.as_ref();
+        if let Some(it) = confirmation.filter(|it| it.replication.replicas.count() <= count) {
+            it.is_confirmed.store(true, Ordering::Release);
+        }
+    }
+
+    /// The replicas that must have its renewals.
+    pub(super) fn replicas_of_renewals(&self) -> Option<Replicas> {
+        let replication = self.confirmation.as_ref()?.replication;
+        replication.is_for_renewals.then_some(replication.replicas)
     }
 
     /// How many local hand-overs the reserved fences allow.

@@ -53,6 +53,7 @@ impl Driver {
             was_handed_over: !is_claimed,
             deadline,
             renewing,
+            replication: spec.replication().filter(|_| self.fallback.is_none()),
         };
         let held = Arc::new(Held::new(self.clone(), terms));
         self.agenda.arm(&held, first_alarm);

@@ -5,6 +5,7 @@
 //!   them, [`pass`] is the local hand-over between them.
 //! - [`reentry`] counts further entries of an owner, [`sharing`] lets readers share a hold.
 //! - [`held`]: a hold; [`holding`] is where it begins; [`watchdog`]: renewals, and losses.
+//! - [`confirmation`]: replicas have a hold before its guard is given out, where that is asked for.
 //! - [`release`]: every path that releases; [`undo`]: acquires that are not wanted any more.
 //! - [`background`]: work without a caller; [`alarm`]: timers for callers.
 //! - [`agenda`]: all timers of the driver and its callers; [`watch`] wakes the waiters of an event.
@@ -48,6 +49,7 @@ use crate::{foreign, thread};
 mod agenda;
 mod alarm;
 mod background;
+mod confirmation;
 mod flight;
 mod gate;
 mod held;
@@ -67,11 +69,12 @@ mod watchdog;
 
 use agenda::Agenda;
 use background::Background;
+pub(crate) use confirmation::no_replicas;
 use gate::Gate;
 pub(crate) use held::Held;
 use reentry::Reentries;
 use sharing::SharedReads;
-pub(crate) use spec::{Identity, Spec};
+pub(crate) use spec::{Identity, Replication, Spec};
 use trampoline::Event;
 use wait_group::WaitGroups;
 
@@ -170,12 +173,12 @@ impl Driver {
         self.has_ended.load(Ordering::Acquire)
     }
 
-    /// The state of the connections to the store, and of the driver itself.
     /// How many locks are held.
     pub(crate) fn held_count(&self) -> usize {
         self.agenda.holds().len()
     }
 
+    /// The state of the connections to the store, and of the driver itself.
     pub(crate) fn health(&self) -> Health {
         if self.has_ended() { Health::down("driver", &Error::Ended) } else { self.engine.health() }
     }
@@ -254,7 +257,8 @@ impl Driver {
             Wakeup::Granted { entry, grant, .. } => self.granted(entry, grant),
             Wakeup::Lost { name, owner } => self.taken_away(&name, owner),
             Wakeup::Sooner { entry, .. } => self.ask_as(entry),
-            Wakeup::Missed => self.resync(),
+            Wakeup::Missed => self.resync(|_| true),
+            Wakeup::MissedIn(part) => self.resync(|name| part.contains(name)),
         }
     }
 }

@@ -44,11 +44,12 @@ impl Driver {
     }
 }
 
-/// Only with a reserved fence left, within the time, and with enough of the lease left for the
+/// Only if its replicas have confirmed it, where that is asked for: the next holder does not ask them again. Only with a reserved fence left, within the time, and with enough of the lease left for the
 /// next holder to work in while its renewal is in flight.
 fn may_pass(held: &Held, now: Moment) -> bool {
     let enough = ENOUGH.min(held.lease.duration() / 2);
-    held.turn() < held.passes()
+    held.is_confirmed()
+        && held.turn() < held.passes()
         && now.since(held.process_since) < PASS_TIME
         && held.deadline().since(now) > enough
 }

@@ -67,7 +67,9 @@ impl Driver {
             }
         }
         let was_lost = held.lost(now).is_some() | !self.agenda.finish(held);
-        let linger = if was_lost { Duration::ZERO } else { held.linger(now) };
+        // A lock that replicas have not confirmed was never given out, so its least time has not begun.
+        let lingers = !was_lost && held.is_confirmed();
+        let linger = if lingers { held.linger(now) } else { Duration::ZERO };
         let request = ReleaseRequest {
             linger,
             is_contended: held.was_handed_over(),

@@ -6,12 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::flight::unproposed;
 use super::trampoline::Event;
 use super::wait_group::{Basis, Closed, Opened, Question, Sent, Ticket, WaitGroupId};
 use super::{Driver, HEARTBEAT, Spec};
 use crate::clock;
 use crate::core::lease::{self, ClockSync};
 use crate::core::moment::Moment;
+use crate::core::name::LockName;
 use crate::engine::{Acquired, Grant, Standing};
 use crate::error::{Error, StoreError};
 use crate::owner::Entry;
@@ -106,10 +108,12 @@ impl Driver {
         }
     }
 
-    /// Wake-ups may have been missed: every group asks, and every hold is renewed, now.
-    pub(super) fn resync(self: &Arc<Self>) {
-        self.groups.missed_wakeups().into_iter().for_each(|group| self.ask(group));
-        self.tend(self.agenda.holds(), clock::now());
+    /// Wake-ups may have been missed: every group asks, and every hold is renewed, now, if it is affected.
+    pub(super) fn resync(self: &Arc<Self>, is_affected: impl Fn(&LockName) -> bool) {
+        self.groups.missed_wakeups(&is_affected).into_iter().for_each(|group| self.ask(group));
+        let mut holds = self.agenda.holds();
+        holds.retain(|held| is_affected(&held.name));
+        self.tend(holds, clock::now());
     }
 
     /// Gives a grant to the first task of its group.
@@ -180,6 +184,9 @@ impl Driver {
             Ok(Acquired::Upgrade { held }) => {
                 let error = Error::Upgrade { name: name.clone(), held };
                 self.fail(self.groups.answered_refused(question), &error);
+            }
+            Ok(Acquired::Outdated { .. } | Acquired::Ahead { .. }) => {
+                self.fail(self.groups.answered_refused(question), &unproposed(name));
             }
             Err(error) => {
                 let Self { groups, agenda, patience, .. } = &**self;

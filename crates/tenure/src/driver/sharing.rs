@@ -103,7 +103,7 @@ impl SharedReads {
             reads.in_flight.insert(spec.name.clone(), in_flight);
             return Role::Leader;
         };
-        let is_compatible = in_flight.spec.is_compatible_with(spec.lease, &spec.about);
+        let is_compatible = in_flight.spec.is_compatible_with(spec.hold_options());
         if !is_compatible || in_flight.followers.len() >= PASSES.into() {
             return Role::Alone;
         }
@@ -212,5 +212,5 @@ fn is_open(held: &Held, admitted: u8, spec: &Spec) -> bool {
         && now.since(held.process_since) < PASS_TIME
         && held.deadline().since(now) > ENOUGH.min(held.lease().duration() / 2)
         && held.lost(now).is_none()
-        && spec.is_compatible_with(held.lease(), &held.about)
+        && spec.is_compatible_with(held.options())
 }

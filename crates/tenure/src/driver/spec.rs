@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::core::lease::Lease;
 use crate::core::name::LockName;
 use crate::core::shape::{Kind, Shape};
-use crate::engine::{AcquireRequest, Queueing};
+use crate::engine::{AcquireRequest, Queueing, Replicas};
 use crate::error::{Error, Invalid};
 use crate::info::About;
 use crate::owner::{Entry, Owner};
@@ -24,6 +24,24 @@ pub(crate) struct Spec {
     pub(crate) is_fair: bool,
     pub(crate) identity: Identity,
     pub(crate) about: Arc<About>,
+    /// Which replicas of the server must have the lock.
+    pub(crate) replication: Option<Replication>,
+}
+
+/// Which replicas of the server must have a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Replication {
+    pub(crate) replicas: Replicas,
+    /// Whether they must have its renewals as well.
+    pub(crate) is_for_renewals: bool,
+}
+
+/// The options that tasks must have in common to take over a hold from each other.
+#[derive(Clone, Copy)]
+pub(super) struct HoldOptions<'a> {
+    pub(super) lease: Lease,
+    pub(super) about: &'a Arc<About>,
+    pub(super) replication: Option<Replication>,
 }
 
 /// Under which owner an acquire runs.
@@ -93,10 +111,32 @@ impl Spec {
         is_reader && is_anonymous && self.is_watched && !self.is_fair && self.at_least == 0
     }
 
-    /// Whether a task with these options can take over from one with this lease and description: other
-    /// clients must not see a difference.
-    pub(super) fn is_compatible_with(&self, lease: Lease, about: &Arc<About>) -> bool {
-        self.lease == lease && (Arc::ptr_eq(&self.about, about) || self.about == *about)
+    /// Whether a task with these options can take over from one with those: other clients must not see a difference.
+    pub(super) fn is_compatible_with(&self, other: HoldOptions<'_>) -> bool {
+        let is_about_same = Arc::ptr_eq(&self.about, other.about) || self.about == *other.about;
+        self.lease == other.lease && self.replication == other.replication && is_about_same
+    }
+
+    pub(super) fn hold_options(&self) -> HoldOptions<'_> {
+        HoldOptions { lease: self.lease, about: &self.about, replication: self.replication }
+    }
+
+    /// Which replicas must have the lock. A latch or a barrier has no holder whose hold they could confirm.
+    pub(super) fn replication(&self) -> Option<Replication> {
+        let is_held = !matches!(self.shape.kind(), Kind::Latch | Kind::Barrier);
+        self.replication.filter(|_| is_held)
+    }
+
+    /// Refuses options that contradict each other.
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
+        let (lease, within) =
+            (self.lease.duration(), self.replication().map(|it| it.replicas.within()));
+        match within.filter(|within| *within >= lease) {
+            Some(within) => Err(Invalid::new(format!(
+                "the time for replicas must be shorter than the lease of {lease:?}, not {within:?}"
+            ))),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn request(&self, entry: Entry, queue: Option<Queueing>) -> AcquireRequest {
@@ -107,6 +147,7 @@ impl Spec {
             lease: self.lease,
             about: self.about.clone(),
             queue,
+            proposal: None,
         }
     }
 }

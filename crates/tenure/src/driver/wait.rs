@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::flight::{Flight, no_answer};
+use super::flight::{Flight, no_answer, unproposed};
 use super::serve::Asked;
 use super::wait_group::Ticket;
 use super::{AFTER_ERROR, Driver, HEARTBEAT, Held, Spec, pass};
@@ -30,11 +30,12 @@ impl Driver {
         // A task that acquires in a loop must yield to others, also if it never waits.
         tokio::task::coop::consume_budget().await;
         self.check()?;
-        if let Some(guard) = self.enter_here(spec)? {
-            return Ok(guard);
-        }
+        self.check_options(spec)?;
         let started = clock::now();
         let end = wait.within.map_or(Moment::NEVER, |time| started + time);
+        if let Some(guard) = self.enter_here(spec)? {
+            return self.confirm(spec, guard, end).await;
+        }
         let polls = wait.attempts.is_some() || wait.retry.is_some();
         let guard = if polls {
             self.acquire_by_attempts(spec, wait, started, end).await?
@@ -74,21 +75,27 @@ impl Driver {
     ) -> Result<Option<Guard>, Error> {
         tokio::task::coop::consume_budget().await;
         self.check()?;
+        self.check_options(spec)?;
         if let Some(guard) = self.enter_here(spec)? {
-            return Ok(Some(guard));
+            return self.confirm(spec, guard, Moment::NEVER).await.map(Some);
         }
         let end = clock::now();
         match self.attempt(spec, spec.entry()?, None, end).await? {
-            Attempt::Granted(guard) => Ok(Some(self.admit_others(spec, guard))),
+            Attempt::Granted(guard) => {
+                let guard = self.confirm(spec, guard, Moment::NEVER).await?;
+                Ok(Some(self.admit_others(spec, guard)))
+            }
             Attempt::Busy | Attempt::Queued { .. } => Ok(None),
         }
     }
 
     /// One attempt at each of several locks, in one trip where the engine can. An attempt that failed
-    /// counts as not granted, and is undone: the acquire that follows, with retries, reports the error.
+    /// counts as not granted, and is undone: the acquire that follows, with retries, reports the error. The caller has
+    /// the holds [confirmed](Self::confirm).
     pub(crate) async fn try_all(self: &Arc<Self>, specs: &[Arc<Spec>]) -> Vec<Option<Guard>> {
         let entries: Result<Vec<_>, _> = specs.iter().map(|spec| spec.entry()).collect();
-        let (Ok(entries), Ok(())) = (entries, self.check()) else {
+        let checked = specs.iter().try_for_each(|spec| self.check_options(spec));
+        let (Ok(entries), Ok(())) = (entries, self.check().and(checked)) else {
             return specs.iter().map(|_| None).collect();
         };
         let asked = self.about_to_ask();
@@ -126,6 +133,16 @@ impl Driver {
         started: Moment,
         end: Moment,
     ) -> Result<Guard, Error> {
+        let guard = self.wait_in_queue(spec, started, end).await?;
+        self.confirm(spec, guard, end).await
+    }
+
+    async fn wait_in_queue(
+        self: &Arc<Self>,
+        spec: &Arc<Spec>,
+        started: Moment,
+        end: Moment,
+    ) -> Result<Guard, Error> {
         let ticket = match self.join(spec) {
             Some(ticket) => ticket,
             None => {
@@ -135,11 +152,11 @@ impl Driver {
                     Attempt::Queued { standing, asked } => {
                         self.open_group(spec, entry, standing, asked)
                     }
-                    Attempt::Busy => return Err(timed_out(&spec.name, started)),
+                    Attempt::Busy => return Err(self.over(&spec.name, started)),
                 }
             }
         };
-        self.wait_in(ticket, end).await.unwrap_or_else(|| Err(timed_out(&spec.name, started)))
+        self.wait_in(ticket, end).await.unwrap_or_else(|| Err(self.over(&spec.name, started)))
     }
 
     async fn acquire_by_attempts(
@@ -153,12 +170,12 @@ impl Driver {
         let mut delays = wait.retry.clone().unwrap_or_default().delays(entry_seed(entry));
         loop {
             match self.attempt(spec, entry, None, end).await {
-                Ok(Attempt::Granted(guard)) => return Ok(guard),
+                Ok(Attempt::Granted(guard)) => return self.confirm(spec, guard, end).await,
                 Ok(Attempt::Busy | Attempt::Queued { .. }) => {}
                 // The store has answered before: the lock was busy until the time was over. A grant of
                 // this attempt is given back.
                 Err(Error::Unknown { .. }) if delays.attempts() > 0 && clock::now() >= end => {
-                    return Err(timed_out(&spec.name, started));
+                    return Err(self.over(&spec.name, started));
                 }
                 Err(error) => return Err(error),
             }
@@ -169,7 +186,7 @@ impl Driver {
             }
             self.alarm(next.min(end)).await;
             if next >= end {
-                return Err(timed_out(&spec.name, started));
+                return Err(self.over(&spec.name, started));
             }
         }
     }
@@ -234,6 +251,7 @@ impl Driver {
                 Err(Error::Mismatch { name: spec.name.clone(), kind, limit })
             }
             Acquired::Upgrade { held } => Err(Error::Upgrade { name: spec.name.clone(), held }),
+            Acquired::Outdated { .. } | Acquired::Ahead { .. } => Err(unproposed(&spec.name)),
         }
     }
 
@@ -254,6 +272,11 @@ impl Driver {
 
     pub(super) fn request_again(&self, spec: &Spec, entry: Entry) -> Answer<Acquired> {
         self.engine.acquire(spec.request(entry, Some(self.queueing(spec))))
+    }
+
+    /// Why the wait is over without a grant: its time, unless the driver has ended, which wakes all that wait for a time.
+    fn over(&self, name: &LockName, started: Moment) -> Error {
+        self.check().err().unwrap_or_else(|| timed_out(name, started))
     }
 
     /// The guard, or none if the time is over first. A guard that arrives at the last moment is not

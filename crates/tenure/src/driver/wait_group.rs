@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::agenda::Agenda;
 use super::{Held, Spec, foreign};
+use crate::core::name::LockName;
 use crate::error::StoreError;
 use crate::guard::Guard;
 use crate::owner::Entry;
@@ -109,10 +110,14 @@ impl WaitGroups {
     }
 
     /// All groups, after wake-ups may have been missed, also by a group that is about to open.
-    pub(super) fn missed_wakeups(&self) -> Vec<WaitGroupId> {
+    pub(super) fn missed_wakeups(
+        &self,
+        is_affected: &impl Fn(&LockName) -> bool,
+    ) -> Vec<WaitGroupId> {
         let mut table = lock(&self.table);
         table.early_wakeups += 1;
-        table.by_id.keys().copied().collect()
+        let affected = table.by_id.iter().filter(|(_, group)| is_affected(&group.spec.name));
+        affected.map(|(id, _)| *id).collect()
     }
 
     /// Takes the grant of an entry for its group, once: the same grant may be reported twice.
@@ -153,7 +158,7 @@ impl WaitGroups {
 
     /// The group to which a hold may be handed over locally.
     pub(super) fn successors(&self, held: &Held) -> Option<WaitGroupId> {
-        lock(&self.table).compatible(&held.name, held.lease, &held.about)
+        lock(&self.table).compatible(&held.name, held.options())
     }
 
     /// Closes a group if no task is left in it.

@@ -4,6 +4,7 @@
 //! lease, or the end of the lease by this process's conservative estimate. Renewals that are due together
 //! go to the engine in one call.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::clock;
 use crate::core::lease;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
-use crate::engine::{Engine, Renewal, Renewed};
+use crate::engine::{Answer, Engine, Renewal, Renewed, Replicas};
 use crate::error::{Error, Lost, StoreError, WhyLost};
 use crate::owner::Owner;
 use crate::telemetry;
@@ -43,16 +44,25 @@ impl Driver {
                 batch.push(held);
             }
         }
-        while !batch.is_empty() {
-            let rest = batch.split_off(batch.len().min(BATCH));
-            self.renew_all(std::mem::replace(&mut batch, rest));
+        // Those of one server together: a server that does not answer must not delay the answers of others. Nor must
+        // replicas delay renewals that do not wait for them.
+        let mut alike: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for held in batch {
+            let key = (self.engine.server_of(&held.name), held.replicas_of_renewals());
+            alike.entry(key).or_default().push(held);
+        }
+        for ((_, replicas), mut batch) in alike {
+            while !batch.is_empty() {
+                let rest = batch.split_off(batch.len().min(BATCH));
+                self.renew_all(std::mem::replace(&mut batch, rest), replicas);
+            }
         }
     }
 
-    fn renew_all(self: &Arc<Self>, batch: Vec<Arc<Held>>) {
+    fn renew_all(self: &Arc<Self>, batch: Vec<Arc<Held>>, replicas: Option<Replicas>) {
         let renewals = batch.iter().map(renewal).collect();
         let sent = clock::now();
-        match self.engine.renew(renewals).into_now() {
+        match self.send_renewals(renewals, replicas).into_now() {
             Ok(result) => self.renewed(&batch, sent, result),
             Err(later) => {
                 let driver = self.clone();
@@ -61,6 +71,17 @@ impl Driver {
                     driver.renewed(&batch, sent, result);
                 });
             }
+        }
+    }
+
+    fn send_renewals(
+        &self,
+        renewals: Vec<Renewal>,
+        replicas: Option<Replicas>,
+    ) -> Answer<Outcomes> {
+        match replicas {
+            Some(replicas) => self.engine.renew_replicated(renewals, replicas),
+            None => self.engine.renew(renewals),
         }
     }
 
@@ -78,7 +99,7 @@ impl Driver {
         }
     }
 
-    fn apply(&self, held: &Arc<Held>, sent: Moment, outcome: Renewed) {
+    pub(super) fn apply(&self, held: &Arc<Held>, sent: Moment, outcome: Renewed) {
         match outcome {
             // `is_lost` may have returned true in the meantime, and lost is final.
             Renewed::Extended if held.lost(clock::now()).is_some() => {
@@ -98,6 +119,10 @@ impl Driver {
                 telemetry::renewed();
             }
             Renewed::NotHeld => self.lose(held, WhyLost::NotHeld),
+            // A server that takes over may not know of it, so it does not count.
+            Renewed::Unreplicated { replicas } => {
+                telemetry::renewal_unreplicated(&held.name, replicas);
+            }
         }
     }
 
@@ -109,14 +134,22 @@ impl Driver {
         }
         let sent = clock::now();
         let failed = |error| Error::from_store(&held.name, "renew", error);
-        let outcome = self.renew_one(renewal(held)).await.map_err(failed)?;
+        let replicas = held.replicas_of_renewals();
+        let outcome = self.renew_one(renewal(held), replicas).await.map_err(failed)?;
         self.apply(held, sent, outcome);
+        if let (Renewed::Unreplicated { replicas: count }, Some(replicas)) = (outcome, replicas) {
+            return Err(Error::unreplicated(&held.name, "renew", count, replicas));
+        }
         held.lost(clock::now()).map_or(Ok(()), |lost| Err(lost.into()))
     }
 
     /// One renewal in a call of its own.
-    pub(crate) async fn renew_one(&self, renewal: Renewal) -> Result<Renewed, StoreError> {
-        let outcome = self.engine.renew(vec![renewal]).await?.pop();
+    pub(crate) async fn renew_one(
+        &self,
+        renewal: Renewal,
+        replicas: Option<Replicas>,
+    ) -> Result<Renewed, StoreError> {
+        let outcome = self.send_renewals(vec![renewal], replicas).await?.pop();
         outcome.unwrap_or_else(|| {
             Err(StoreError::unknown("the store returned no answer to a renewal"))
         })
@@ -138,8 +171,8 @@ impl Driver {
     }
 }
 
-fn renewal(held: &Arc<Held>) -> Renewal {
-    Renewal { name: held.name.clone(), owner: held.entry.owner, lease: held.lease }
+pub(super) fn renewal(held: &Arc<Held>) -> Renewal {
+    Renewal { name: held.name.clone(), owner: held.entry.owner, lease: held.lease, commit: None }
 }
 
 /// When to renew a lease whose last confirmation was sent at `since`: after a third of it, but no later

@@ -15,7 +15,7 @@ impl Health {
     /// A component without which nothing works, and why it is down.
     pub(crate) fn down(link: &'static str, why: &dyn std::fmt::Display) -> Self {
         let error = Some(why.to_string());
-        let links = vec![LinkHealth { link, is_up: false, epoch: 1, error }];
+        let links = vec![LinkHealth { node: None, link, is_up: false, epoch: 1, error }];
         Self { links, degraded: 0 }
     }
 
@@ -29,6 +29,8 @@ impl Health {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LinkHealth {
+    /// The node of a quorum that it leads to.
+    pub node: Option<String>,
     /// Its purpose.
     pub link: &'static str,
     /// Whether it is up.

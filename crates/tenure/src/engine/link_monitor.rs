@@ -39,7 +39,8 @@ impl LinkMonitor {
         epoch
     }
 
-    pub(crate) fn down(&self, error: StoreError) {
+    /// The connection is down, or could not be made. Returns whether it was up, or has not been tried before.
+    pub(crate) fn down(&self, error: StoreError) -> bool {
         let is_news = {
             let mut now = lock(&self.now);
             // An attempt that fails repeatedly is reported once.
@@ -50,6 +51,7 @@ impl LinkMonitor {
         if is_news {
             telemetry::disconnected(self.link, &error);
         }
+        is_news
     }
 
     /// The client is being closed: connections that end from now on are not reported.
@@ -57,9 +59,13 @@ impl LinkMonitor {
         lock(&self.now).is_over = true;
     }
 
+    pub(crate) fn is_up(&self) -> bool {
+        lock(&self.now).is_up
+    }
+
     pub(crate) fn health(&self) -> LinkHealth {
         let now = lock(&self.now);
         let error = now.error.as_ref().map(StoreError::to_string);
-        LinkHealth { link: self.link, is_up: now.is_up, epoch: now.epoch, error }
+        LinkHealth { node: None, link: self.link, is_up: now.is_up, epoch: now.epoch, error }
     }
 }

@@ -92,7 +92,7 @@ impl Store {
 
 impl Engine for MemoryEngine {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { engine: "memory", reach: Reach::Process, claim: None }
+        Capabilities { engine: "memory", reach: Reach::Process, claim: None, has_replicas: false }
     }
 
     fn place(&self) -> String {

@@ -29,12 +29,15 @@
 //! 10. **Done, refused or unknown** (I6): an error says whether the operation may have taken
 //!     effect. Every answer or error arrives within a time that the engine bounds.
 //! 11. **Wake-ups are hints.** They may be lost, late or repeated; asking again must return the
-//!     same. After a gap an engine sends [`Wakeup::Missed`].
+//!     same. After a gap an engine sends [`Wakeup::Missed`], or [`Wakeup::MissedIn`].
 //! 12. **No residue**: a lock without holders and waiters leaves nothing in the store, except what fences
 //!     need.
 //! 13. **In order**: acquires, releases and cancels of one client under one name take effect in the
 //!     order of its calls, if each had returned before the next was made, and none failed. They do so
 //!     whether or not their answers are polled.
+//! 14. **Proposals**: a store that is one node of a quorum grants on the spot only a proposed fence that is larger
+//!     than the last one of the lock, orders its waiters by (proposal, owner), and hands over with a fence no smaller
+//!     than the proposal. A repair needs a fence no smaller than the last one, and precedes the waiters.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -47,6 +50,8 @@ mod link_monitor;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local;
 pub(crate) mod memory;
+#[cfg(feature = "redis")]
+mod quorum;
 #[cfg(feature = "redis")]
 mod redis;
 mod request;
@@ -61,6 +66,8 @@ pub(crate) mod fuzzing {
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use self::local::LocalEngine;
 #[cfg(feature = "redis")]
+pub use self::quorum::QuorumEngine;
+#[cfg(feature = "redis")]
 pub(crate) use self::redis::Options as RedisOptions;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisEngine;
@@ -69,11 +76,13 @@ pub use checkup::{Finding, Severity};
 pub use health::{Health, LinkHealth};
 pub use memory::MemoryEngine;
 pub use request::{
-    AcquireRequest, Acquired, CancelRequest, ForceOutcome, ForceRequest, Grant, ListRequest,
-    Queueing, ReleaseOutcome, ReleaseRequest, Renewal, Renewed, Standing, Wakeup,
+    AcquireRequest, Acquired, CancelRequest, ForceOutcome, ForceRequest, Grant, ListRequest, Part,
+    Proposal, Queueing, ReleaseOutcome, ReleaseRequest, Renewal, Renewed, Standing, Wakeup,
 };
 
+use crate::core::moment::Moment;
 use crate::core::name::LockName;
+pub use crate::core::replicas::Replicas;
 use crate::error::StoreError;
 use crate::info::LockInfo;
 use crate::owner::Owner;
@@ -96,6 +105,23 @@ pub trait Engine: Send + Sync + 'static {
     /// is the answer for that lock, and does not affect the others; an error of the whole call concerns all
     /// of them.
     fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, StoreError>>>;
+
+    /// Extends several leases as [`Engine::renew`] does, and waits until replicas have them. A replica that has a renewal
+    /// also has everything that the store did before it, so [`Renewed::Extended`] means that so many replicas have the
+    /// hold itself. For an engine that [has replicas](Capabilities::has_replicas).
+    fn renew_replicated(
+        &self,
+        _renewals: Vec<Renewal>,
+        _replicas: Replicas,
+    ) -> Answer<Vec<Result<Renewed, StoreError>>> {
+        Answer::now(Err(StoreError::refused("this store has no replicas").lasting()))
+    }
+
+    /// Returns a number that is the same for locks which one server has. Renewals with different numbers are sent apart, so
+    /// that those of a server that does not answer delay no others.
+    fn server_of(&self, _name: &LockName) -> u64 {
+        0
+    }
 
     /// Ends an entry; after the last one, hands the lock over to the next waiter.
     fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome>;
@@ -157,6 +183,11 @@ pub trait Engine: Send + Sync + 'static {
         Duration::ZERO
     }
 
+    /// Returns the store's time; none if the store has no clock of its own.
+    fn time(&self) -> Answer<Option<Moment>> {
+        Answer::now(Ok(None))
+    }
+
     /// Called by a thread that is about to wait for a wake-up, in [`blocking`](crate::blocking). An engine
     /// may let it read its connection itself, which saves a thread switch.
     fn await_wakeup(&self) {}
@@ -177,6 +208,8 @@ pub struct Capabilities {
     pub reach: Reach,
     /// The lease of a hand-over until it is confirmed; none if a hand-over always reaches its waiter.
     pub claim: Option<Duration>,
+    /// Whether its store may have replicas, which [`Engine::renew_replicated`] waits for.
+    pub has_replicas: bool,
 }
 
 /// Which clients can share a lock through an engine.

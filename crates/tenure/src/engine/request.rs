@@ -1,6 +1,7 @@
 //! Requests to an engine, and its answers. Plain values: every request names the lock and the entry
 //! it is for, and may be sent again with the same effect (I5).
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,19 @@ pub struct AcquireRequest {
     pub about: Arc<About>,
     /// Join the queue if the lock is not free. Without this, one attempt is made.
     pub queue: Option<Queueing>,
+    /// The fence that the client proposes: for a store that is one node of a quorum. None: the store chooses it.
+    /// Latches and barriers, whose fences have no meaning, ignore it.
+    pub proposal: Option<Proposal>,
+}
+
+/// A fence that a client proposes to each node of a quorum, so that all nodes that grant a lock agree on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    /// The fence. With the owner, it is also the waiter's ticket: a queue is ordered by it.
+    pub fence: Fence,
+    /// The owner holds the lock with this fence at a majority of the nodes, and only repairs a node that lost the
+    /// hold. So it precedes all waiters of that node, and its fence may be the last one again.
+    pub is_repair: bool,
 }
 
 /// How a request waits in the queue.
@@ -63,6 +77,17 @@ pub enum Acquired {
     Upgrade {
         /// The permits that it holds.
         held: u32,
+    },
+    /// The lock is free, but the proposed fence is not larger than the last one, or is far behind the store's
+    /// calendar. Nothing was done: the client proposes again, above `last`.
+    Outdated {
+        /// The last fence of this lock; or the calendar, if that is larger and the proposal is far behind it.
+        last: Fence,
+    },
+    /// The proposed fence is too far ahead of the store's calendar. Nothing was done.
+    Ahead {
+        /// The store's calendar.
+        clock: Moment,
     },
 }
 
@@ -105,15 +130,26 @@ pub struct Renewal {
     pub owner: Owner,
     /// The lease from now on.
     pub lease: Lease,
+    /// In the same step, raises the holder's fence and the last fence of the lock to this one, where they are
+    /// smaller: for a holder that several nodes of a quorum gave different fences. It must be a fence that a node has
+    /// given. What the new fence leaves of the holder's range of fences stays, at least the fence itself.
+    pub commit: Option<Fence>,
 }
 
 /// The answer to a [`Renewal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewed {
-    /// The lease now ends no earlier than its length after the request was sent.
+    /// The lease now ends no earlier than its length after the request was sent. The fence to commit, if any, is
+    /// stored.
     Extended,
     /// The owner does not hold the lock. Nothing was changed, and nothing was created (I3).
     NotHeld,
+    /// The lease was extended in the store, but fewer replicas than asked for have confirmed it in time. Only the answer
+    /// to a [replicated renewal](super::Engine::renew_replicated).
+    Unreplicated {
+        /// How many have confirmed it.
+        replicas: u32,
+    },
 }
 
 /// A request to release the lock.
@@ -221,4 +257,37 @@ pub enum Wakeup {
     },
     /// Wake-ups may have been missed: every waiter should ask again, and every holder renew.
     Missed,
+    /// Wake-ups for some of the locks may have been missed: their waiters should ask again, and their holders renew.
+    MissedIn(Part),
 }
+
+/// A part of the locks of a store.
+#[derive(Clone)]
+pub struct Part(Arc<dyn Fn(&LockName) -> bool + Send + Sync>);
+
+impl Part {
+    /// The locks for which a function returns true. It must not block.
+    pub fn new(contains: impl Fn(&LockName) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(contains))
+    }
+
+    /// Whether a lock belongs to it.
+    pub fn contains(&self, name: &LockName) -> bool {
+        (self.0)(name)
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Part")
+    }
+}
+
+/// The same part, not an equal one.
+impl PartialEq for Part {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Part {}

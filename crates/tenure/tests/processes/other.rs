@@ -67,6 +67,7 @@ async fn wait_as_party(url: &str) {
         lease: Lease::DEFAULT,
         about: Arc::new(About::this_process()),
         queue: Some(Queueing { heartbeat: HEARTBEAT, claim, fences: 1 }),
+        proposal: None,
     };
     loop {
         let answer = engine.acquire(request.clone()).await.unwrap();

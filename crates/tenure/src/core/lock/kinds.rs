@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{LockState, Scene};
 use crate::core::fence::Fence;
 use crate::core::moment::Moment;
+use crate::core::proposal;
 use crate::core::shape::{Kind, Shape};
 use crate::core::table::ClientId;
 use crate::engine::{AcquireRequest, Acquired, Grant};
@@ -30,25 +31,31 @@ impl LockState {
         self.enter_again(request, scene)
     }
 
-    /// Grants at once, if the request need not wait.
+    /// Grants at once, if the request need not wait; a proposed fence may be refused then.
     pub(super) fn enter(
         &mut self,
         request: &AcquireRequest,
         client_id: ClientId,
         scene: &mut Scene<'_>,
-    ) -> Option<Grant> {
+    ) -> Option<Acquired> {
         let (owner, permits) = (request.entry.owner, request.shape.permits());
-        match self.kind {
+        let grant = match self.kind {
             Kind::Latch if permits > 0 => Some(self.arrive(request, client_id, scene)),
             Kind::Latch => self
                 .fits(owner, permits)
                 .then(|| passage(request.lease.duration(), scene.now.clock)),
             Kind::Barrier => self.meet(request, client_id, scene),
-            _ if self.queue.is_none() && self.fits(owner, permits) => {
-                Some(self.grant_now(request, permits, client_id, scene))
+            _ if self.fits(owner, permits) && self.is_next(request) => {
+                let last = scene.fences.last();
+                let refusal = proposal::refuse_outdated(request, last, scene.now.wall);
+                if refusal.is_some() {
+                    return refusal;
+                }
+                Some(self.grant_next(request, client_id, scene))
             }
             _ => None,
-        }
+        };
+        grant.map(Acquired::Granted)
     }
 
     /// Takes permits of a latch, as far as there are any, and opens it with the last one.

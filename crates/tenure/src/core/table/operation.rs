@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use crate::core::fence::Fence;
+use crate::core::moment::Moment;
 use crate::core::shape::{Kind, Shape};
+use crate::engine::Proposal;
 
 /// One step of a sequence. Owners and locks are numbers, so that a failure is short to read.
 #[derive(Clone, Debug)]
@@ -15,11 +18,13 @@ pub(crate) enum Operation {
         number: u8,
         lease: u16,
         queue: Option<Queue>,
+        proposal: Option<(Offer, bool)>,
     },
     Renew {
         lock: Lock,
         owner: u8,
         lease: u16,
+        commit: Option<Offer>,
     },
     Release {
         lock: Lock,
@@ -52,6 +57,31 @@ pub(crate) struct Queue {
     pub(crate) heartbeat: u16,
     pub(crate) claim: u16,
     pub(crate) fences: u32,
+}
+
+/// A fence near the last one, or near the calendar, in µs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Offer {
+    AfterLast(i8),
+    AtTime(i32),
+}
+
+impl Offer {
+    pub(crate) fn fence(self, last: Fence, wall: Moment) -> Fence {
+        Fence::from_value(match self {
+            Self::AfterLast(by) => last.value().saturating_add_signed(by.into()),
+            Self::AtTime(by) => wall.as_micros().saturating_add_signed(by.into()),
+        })
+    }
+}
+
+/// What is proposed: a fence, and whether it is for a repair.
+pub(crate) fn proposal(
+    offer: Option<(Offer, bool)>,
+    last: Fence,
+    wall: Moment,
+) -> Option<Proposal> {
+    offer.map(|(offer, is_repair)| Proposal { fence: offer.fence(last, wall), is_repair })
 }
 
 /// One lock of each kind.
@@ -130,31 +160,51 @@ pub(crate) fn millis(millis: u16) -> Duration {
     Duration::from_millis(millis.into())
 }
 
+/// Sequences without proposals.
 pub(crate) fn operations() -> impl Strategy<Value = Vec<Operation>> {
-    prop::collection::vec(operation(), 1..80)
+    prop::collection::vec(operation(false), 1..80)
+}
+
+/// Sequences on a node of a quorum: most requests have proposals.
+pub(crate) fn node_operations() -> impl Strategy<Value = Vec<Operation>> {
+    prop::collection::vec(operation(true), 1..80)
+}
+
+/// Proposals are mostly near the calendar; some are near the last fence, or so far away that they are refused.
+fn offer() -> impl Strategy<Value = Offer> {
+    prop_oneof![
+        3 => (-2i8..4).prop_map(Offer::AfterLast),
+        6 => (-3_000i32..6_000).prop_map(Offer::AtTime),
+        1 => (-100_000_000i32..100_000_000).prop_map(Offer::AtTime),
+    ]
 }
 
 fn lock() -> impl Strategy<Value = Lock> {
     prop_oneof![3 => Just(Lock::Mutex), 2 => Just(Lock::Semaphore), 2 => Just(Lock::ReadWrite)]
 }
 
-fn operation() -> impl Strategy<Value = Operation> {
+fn operation(proposes: bool) -> impl Strategy<Value = Operation> {
     let (owner, number, lease) = (0u8..5, 0u8..3, 10u16..100);
     let queue = (20u16..200, 10u16..100, 1u32..5).prop_map(|(heartbeat, claim, fences)| Queue {
         heartbeat,
         claim,
         fences,
     });
-    let acquire = (lock(), owner.clone(), number.clone(), lease.clone(), prop::option::of(queue));
+    let proposal = prop::option::weighted(0.8, (offer(), prop::bool::weighted(0.2)))
+        .prop_map(move |proposal| proposal.filter(|_| proposes));
+    let commit =
+        prop::option::weighted(0.4, offer()).prop_map(move |commit| commit.filter(|_| proposes));
+    let queue = prop::option::of(queue);
+    let acquire = (lock(), owner.clone(), number.clone(), lease.clone(), queue, proposal);
     let linger = prop_oneof![4 => Just(0u16), 1 => 1u16..60];
     let keep = prop_oneof![4 => Just(0u8), 1 => 1u8..3];
     let wall_jump = prop_oneof![4 => Just(0i32), 1 => -2_000_000i32..2_000_000];
     prop_oneof![
-        8 => acquire.prop_map(|(lock, owner, number, lease, queue)| {
-            Operation::Acquire { lock, owner, number, lease, queue }
+        8 => acquire.prop_map(|(lock, owner, number, lease, queue, proposal)| {
+            Operation::Acquire { lock, owner, number, lease, queue, proposal }
         }),
-        3 => (lock(), owner.clone(), lease)
-            .prop_map(|(lock, owner, lease)| Operation::Renew { lock, owner, lease }),
+        3 => (lock(), owner.clone(), lease, commit)
+            .prop_map(|(lock, owner, lease, commit)| Operation::Renew { lock, owner, lease, commit }),
         5 => (lock(), owner.clone(), number.clone(), linger, keep).prop_map(
             |(lock, owner, number, linger, keep)| Operation::Release {
                 lock,

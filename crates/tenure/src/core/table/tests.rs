@@ -5,11 +5,12 @@ mod account;
 mod checker;
 mod gatherings;
 mod mutants;
+mod proposals;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
-use super::operation::{Operation, operations};
+use super::operation::{Operation, node_operations, operations};
 use super::*;
 use checker::Checker;
 
@@ -61,9 +62,15 @@ proptest! {
         judge::<Table>(&operations).map_err(TestCaseError::fail)?;
     }
 
+    /// The same on a node of a quorum, whose clients propose fences.
+    #[test]
+    fn every_sequence_on_a_node_keeps_the_promises(operations in node_operations()) {
+        judge::<Table>(&operations).map_err(TestCaseError::fail)?;
+    }
+
     /// After any sequence, when every lease and heartbeat has ended, the table is empty.
     #[test]
-    fn nothing_is_left_at_the_end(operations in operations()) {
+    fn nothing_is_left_at_the_end(operations in node_operations()) {
         let mut checker = Checker::<Table>::default();
         operations.iter().try_for_each(|it| checker.perform(it)).map_err(TestCaseError::fail)?;
         prop_assert_eq!(checker.wind_up(), 0);
@@ -73,11 +80,12 @@ proptest! {
 /// The checker finds that a wrong table breaks this promise; other broken promises do not count.
 fn is_caught<S: Subject>(promise: &str) {
     let config = Config { cases: 20_000, failure_persistence: None, ..Config::default() };
-    let result =
-        TestRunner::new(config).run(&operations(), |operations| match judge::<S>(&operations) {
+    let result = TestRunner::new(config).run(&node_operations(), |operations| {
+        match judge::<S>(&operations) {
             Err(broken) if broken.starts_with(promise) => Err(TestCaseError::fail(broken)),
             _ => Ok(()),
-        });
+        }
+    });
     assert!(result.is_err(), "the checker let a table pass that breaks {promise}");
 }
 
@@ -109,4 +117,19 @@ fn an_acquire_that_counts_twice_is_caught() {
 #[test]
 fn a_queue_that_skips_its_head_is_caught() {
     is_caught::<mutants::SkipsTheHead>("I10:");
+}
+
+#[test]
+fn a_grant_of_an_outdated_fence_is_caught() {
+    is_caught::<mutants::GrantsOutdated>("I4:");
+}
+
+#[test]
+fn a_commit_that_is_not_stored_is_caught() {
+    is_caught::<mutants::ForgetsCommit>("I4:");
+}
+
+#[test]
+fn a_queue_in_the_order_of_arrival_is_caught() {
+    is_caught::<mutants::OrdersByArrival>("I10:");
 }

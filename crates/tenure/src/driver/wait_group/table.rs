@@ -10,14 +10,14 @@ use super::Question;
 use super::questions::Questions;
 use crate::clock;
 use crate::core::backoff::Delays;
-use crate::core::lease::{ClockSync, Lease};
+use crate::core::lease::ClockSync;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::driver::agenda::{Agenda, TimerKey};
+use crate::driver::spec::HoldOptions;
 use crate::driver::{AFTER_ERROR, Spec, foreign};
 use crate::error::{Error, StoreError};
 use crate::guard::Guard;
-use crate::info::About;
 use crate::owner::Entry;
 
 #[derive(Default)]
@@ -94,17 +94,16 @@ impl Table {
         if self.by_name.is_empty() || !spec.is_shareable() {
             return None;
         }
-        self.compatible(&spec.name, spec.lease, &spec.about)
+        self.compatible(&spec.name, spec.hold_options())
     }
 
     pub(super) fn compatible(
         &self,
         name: &LockName,
-        lease: Lease,
-        about: &Arc<About>,
+        options: HoldOptions<'_>,
     ) -> Option<WaitGroupId> {
         let id = *self.by_name.get(name)?;
-        self.by_id.get(&id)?.spec.is_compatible_with(lease, about).then_some(id)
+        self.by_id.get(&id)?.spec.is_compatible_with(options).then_some(id)
     }
 
     pub(super) fn add_task(&mut self, id: WaitGroupId) -> Member {

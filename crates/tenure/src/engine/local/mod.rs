@@ -125,7 +125,8 @@ impl LocalEngine {
 
 impl Engine for LocalEngine {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { engine: "local", reach: Reach::Machine, claim: Some(CLAIM) }
+        let (reach, claim) = (Reach::Machine, Some(CLAIM));
+        Capabilities { engine: "local", reach, claim, has_replicas: false }
     }
 
     fn place(&self) -> String {

@@ -63,12 +63,14 @@ fn a_holder() -> impl Strategy<Value = Holder> {
 fn a_waiter() -> impl Strategy<Value = Waiter> {
     let numbers = (any::<u64>(), 0..=Shape::MAX_LIMIT, any::<u32>(), any::<u32>());
     let times = (a_moment(), a_moment(), 10u64..86_400_000, any::<u32>());
-    (an_owner(), numbers, times, an_about()).prop_map(
+    let proposal = option::of((1..=Fence::MAX.value()).prop_map(Fence::from_value));
+    (an_owner(), numbers, times, an_about(), proposal).prop_map(
         |(
             owner,
             (number, permits, fences, client_id),
             (alive_until, since, lease, claim),
             about,
+            proposal,
         )| {
             Waiter {
                 entry: Entry { owner, number },
@@ -80,6 +82,7 @@ fn a_waiter() -> impl Strategy<Value = Waiter> {
                 since,
                 about,
                 client_id,
+                proposal,
             }
         },
     )

@@ -11,6 +11,8 @@ use percent_encoding::percent_decode_str;
 use rustls::pki_types::ServerName;
 use url::Url;
 
+use super::cluster::Members;
+use super::cluster_url;
 use super::pace::Pace;
 use super::resp::Command;
 use super::sentinel::Sentinels;
@@ -25,12 +27,29 @@ pub(super) struct Address {
     pub(super) login: Login,
 }
 
+/// What a URL names: one server, also if it changes, or a cluster of them.
+pub(super) enum Store {
+    One(Box<Address>),
+    Cluster(Arc<Members>),
+}
+
+impl Store {
+    pub(super) fn parse(url: &str) -> Result<Self, Invalid> {
+        match cluster_url::parse(url) {
+            Some(members) => Ok(Self::Cluster(Arc::new(members?))),
+            None => Address::parse(url).map(|address| Self::One(Box::new(address))),
+        }
+    }
+}
+
 /// The server that takes the locks.
 #[derive(Clone)]
 pub(super) enum Master {
     At(Endpoint),
     /// The one that Sentinels name.
     Named(Arc<Sentinels>),
+    /// A node of a cluster.
+    Member(Arc<Members>, HostPort),
 }
 
 impl Master {
@@ -42,6 +61,7 @@ impl Master {
         match self {
             Self::At(endpoint) => Ok(endpoint.clone()),
             Self::Named(sentinels) => sentinels.locate(pace).await,
+            Self::Member(members, at) => members.endpoint(at),
         }
     }
 }
@@ -51,6 +71,38 @@ impl fmt::Display for Master {
         match self {
             Self::At(endpoint) => endpoint.fmt(f),
             Self::Named(sentinels) => sentinels.fmt(f),
+            Self::Member(_, at) => at.fmt(f),
+        }
+    }
+}
+
+/// A host and a port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct HostPort {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl HostPort {
+    /// Where this is, with TLS or without.
+    ///
+    /// # Errors
+    /// When no certificate can be for such a host.
+    pub(super) fn endpoint(&self, trust: Option<&Trust>) -> Result<Endpoint, StoreError> {
+        let Self { host, port } = self.clone();
+        let Some(trust) = trust.cloned() else { return Ok(Endpoint::Tcp(host, port)) };
+        let name = ServerName::try_from(host.clone()).map_err(|_| {
+            StoreError::refused(format!("no certificate can be for a host named `{host}`"))
+        })?;
+        Ok(Endpoint::Tls { host, port, name, trust })
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
         }
     }
 }
@@ -80,14 +132,12 @@ pub(super) struct Login {
 const FORMS: &str = "redis://[user:password@]host[:port][/database], valkey://…, \
                      rediss://…[?ca=FILE&cert=FILE&key=FILE] or valkeys://… for TLS, \
                      redis+sentinel://[user:password@]s1,s2,s3/master[/database], \
+                     redis+cluster://[user:password@]h1,h2,h3, \
+                     redis+quorum://[user:password@]h1,h2,h3[/database], \
                      unix:///path/to/socket[?db=…&user=…&pass=…]; \
                      and without a server local:, local:///folder or memory:";
 
 impl Address {
-    pub(super) fn database(&self) -> u32 {
-        self.login.database
-    }
-
     pub(super) fn parse(url: &str) -> Result<Self, Invalid> {
         let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
         let parse = match scheme {
@@ -95,7 +145,6 @@ impl Address {
             "rediss" | "valkeys" => parse_tls,
             "unix" | "redis+unix" | "valkey+unix" => parse_unix,
             _ if sentinel_url::is_scheme(scheme) => return sentinel_url::parse(url),
-            _ if scheme.contains("cluster") => return Err(refuse("Cluster is not supported yet")),
             _ => return Err(refuse("its scheme is unknown")),
         };
         let url = Url::parse(url).map_err(|error| refuse(&error.to_string()))?;
@@ -105,6 +154,11 @@ impl Address {
             ));
         }
         parse(&url)
+    }
+
+    /// The server and its database, for people.
+    pub(super) fn shown(&self) -> String {
+        format!("{} database {}", self.master, self.login.database)
     }
 
     /// The commands that log in and select the database, sent first on a connection.
@@ -194,6 +248,10 @@ fn parse_login(url: &Url) -> Result<Login, Invalid> {
 }
 
 fn parse_unix(url: &Url) -> Result<Address, Invalid> {
+    if cfg!(windows) {
+        let why = "a Unix socket cannot be used on Windows: name the server as redis://host[:port]";
+        return Err(Invalid::new(why));
+    }
     let path = decode(url.path())?;
     if path.is_empty() || path == "/" || url.has_host() && url.host_str() != Some("") {
         return Err(refuse("it names no socket"));
@@ -245,7 +303,7 @@ mod tests {
     fn endpoint(url: &str) -> Endpoint {
         match Address::parse(url).unwrap().master {
             Master::At(endpoint) => endpoint,
-            Master::Named(sentinels) => panic!("{sentinels}"),
+            other => panic!("{other}"),
         }
     }
 
@@ -309,7 +367,7 @@ mod tests {
             "rediss://ann:secret@no%20name",
             "unix://",
             "unix:///r.sock?password=secret",
-            "redis+cluster://ann:secret@h1,h2",
+            "redis+other://ann:secret@h1,h2",
         ] {
             let refused = Address::parse(url).unwrap_err().to_string();
             assert!(refused.contains("redis://[user"), "{refused}");

@@ -9,6 +9,7 @@ use super::batch::Common;
 use super::errors::{is_forbidden, is_missing_script, of_server};
 use super::keys;
 use super::link::{Link, closed};
+use super::redirect;
 use super::resp::{Command, Reply};
 use super::scripts::Script;
 use super::wire::Done;
@@ -25,6 +26,8 @@ pub(super) struct Call {
     script: &'static Script,
     number: u64,
     nonce: String,
+    /// A redirection is an answer: the server is a node of a cluster.
+    is_redirectable: bool,
     pub(super) command: Command,
 }
 
@@ -51,12 +54,42 @@ impl Link {
         names: impl ExactSizeIterator<Item = &'a LockName>,
         client: &str,
     ) -> Call {
+        let script = self.variant(script);
         let number = self.nonce.fetch_add(1, Ordering::Relaxed);
         let nonce = number.to_string();
         let mut command = Command::new("EVALSHA").arg(&script.hash).arg(names.len().to_string());
         names.for_each(|name| command.push(keys::lock_key(name)));
-        command.push(format!("{nonce} {client} {}", self.retention));
-        Call { script, number, nonce, command }
+        command.push(match &self.marker {
+            None => format!("{nonce} {client} {}", self.retention),
+            Some(marker) => format!("{nonce} {marker} {client} {}", self.retention),
+        });
+        Call { script, number, nonce, is_redirectable: self.is_member(), command }
+    }
+
+    /// A call of a script's plain case on locks of several slots. The first key is declared; the others follow the
+    /// operations' own arguments.
+    pub(super) fn prepare_spread(
+        &self,
+        script: &'static Script,
+        names: &[&LockName],
+        client: &str,
+        add_arguments: impl FnOnce(&mut Command),
+    ) -> Call {
+        let mut call = self.prepare(script, names.iter().take(1).copied(), client);
+        add_arguments(&mut call.command);
+        names.iter().skip(1).for_each(|name| call.command.push(keys::lock_key(name)));
+        call.command.push(names.len().to_string());
+        call
+    }
+
+    /// Loads a script for later calls. A server that refuses it refuses those as well.
+    pub(super) fn load(&self, script: &'static Script) {
+        self.send(&Command::new("SCRIPT").arg("LOAD").arg(&script.text), Box::new(|_| ()));
+    }
+
+    /// The script as it is run on this server.
+    pub(super) fn variant(&self, script: &'static Script) -> &'static Script {
+        script.on_node(self.marker.is_some())
     }
 
     /// Runs a script, sending its text if the server does not have it, and checks that the answer belongs to
@@ -96,8 +129,10 @@ impl Link {
 
     /// Whether the script's text was sent after this call. Of many calls that were in flight when the server lost its
     /// scripts, one carries the text.
-    pub(super) fn is_text_sent_since(&self, script: &Script, call: &Call) -> bool {
-        lock(&self.texts_sent).get(&*script.hash).is_some_and(|sent| *sent > call.number)
+    pub(super) fn is_text_sent_since(&self, script: &'static Script, call: &Call) -> bool {
+        lock(&self.texts_sent)
+            .get(&*self.variant(script).hash)
+            .is_some_and(|sent| *sent > call.number)
     }
 
     fn call_again(self: Arc<Self>, call: Arc<Call>, on_answer: Done) {
@@ -124,8 +159,7 @@ impl Link {
 
     /// For a user who may run SCRIPT LOAD but not EVAL.
     fn load_and_call(self: Arc<Self>, call: Arc<Call>, on_answer: Done, loads: u32) {
-        let load = Command::new("SCRIPT").arg("LOAD").arg(&call.script.text);
-        self.send(&load, Box::new(|_| ()));
+        self.load(call.script);
         let (link, sent) = (self.clone(), call.clone());
         let done = Box::new(move |result: Result<Reply, StoreError>| match result {
             Ok(reply) if is_missing_script(&reply) && loads > 1 => {
@@ -136,10 +170,20 @@ impl Link {
         self.send(&sent.command, done);
     }
 
-    /// Runs a script, and awaits its answer.
-    pub(super) async fn run(self: &Arc<Self>, call: Call) -> Result<Reply, StoreError> {
+    /// Runs a script, and awaits its answer. With `is_asking`, its slot is in transit to this node: the text is sent along,
+    /// because ASKING holds for one command.
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        mut call: Call,
+        is_asking: bool,
+    ) -> Result<Reply, StoreError> {
         let (done, answer) = oneshot::channel();
-        self.call(call, Box::new(|result| drop(done.send(result))));
+        let done = Box::new(|result| drop(done.send(result)));
+        call.command.is_asking = is_asking;
+        match is_asking {
+            true => self.call_with_script(call, done),
+            false => self.call(call, done),
+        }
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 }
@@ -149,6 +193,9 @@ impl Call {
     fn answer(&self, result: Result<Reply, StoreError>) -> Result<Reply, StoreError> {
         let reply = result?;
         let echo = match &reply {
+            Reply::Error(error) if self.is_redirectable && redirect::is_one(error) => {
+                return Ok(reply);
+            }
             Reply::Error(error) => return Err(of_server(error)),
             Reply::Array(replies) => replies.first().and_then(Reply::text),
             text => text.text(),

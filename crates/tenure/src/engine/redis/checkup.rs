@@ -1,13 +1,16 @@
 //! The checks of `doctor` on a server: its settings, and their consequences for locks.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::address::Master;
+use super::address::{HostPort, Master};
+use super::cluster_checkup;
 use super::keys;
+use super::link::Link;
 use super::permissions::permissions;
 use super::resp::{Command, Reply};
-use super::sentinel::HostPort;
+use super::routes::Routes;
 use super::server::Server;
 use crate::clock;
 use crate::engine::ListRequest;
@@ -25,9 +28,60 @@ const CHECKED: usize = 10_000;
 const NAMED: usize = 5;
 
 pub(super) async fn checkup(server: &Server) -> Result<Vec<Finding>, StoreError> {
-    let mut findings = vec![permissions(server).await?];
-    match info(server).await? {
-        Some(info) => findings.extend(settings(server, &info).await),
+    let mut findings = Vec::new();
+    for node in server.routes.nodes() {
+        let of_node = check_node(&node.commands, server).await?;
+        findings.push((node.commands.address.master.to_string(), of_node));
+    }
+    let mut findings = merge(findings);
+    if let Routes::Cluster(cluster) = &server.routes {
+        findings.extend(cluster_checkup::findings(cluster).await);
+    }
+    findings.extend(contents(server).await?);
+    Ok(findings)
+}
+
+/// The findings of several servers: those that they share once, and the others with the server's address.
+fn merge(of_nodes: Vec<(String, Vec<Finding>)>) -> Vec<Finding> {
+    let count = of_nodes.len();
+    let mut merged: Vec<(Finding, Vec<String>)> = Vec::new();
+    for (node, findings) in of_nodes {
+        for finding in findings {
+            match merged.iter_mut().find(|(known, _)| *known == finding) {
+                Some((_, nodes)) => nodes.push(node.clone()),
+                None => merged.push((finding, vec![node.clone()])),
+            }
+        }
+    }
+    let shown = merged.into_iter().map(|(mut finding, nodes)| {
+        if nodes.len() < count {
+            finding.found = format!("{}: {}", nodes.join(", "), finding.found);
+        }
+        finding
+    });
+    let mut shown: Vec<_> = shown.collect();
+    shown.sort_by_key(|finding| TOPICS.iter().position(|topic| *topic == finding.topic));
+    shown
+}
+
+/// The topics in their order.
+const TOPICS: [&str; 9] = [
+    "permissions",
+    "settings",
+    "version",
+    "persistence",
+    "replication",
+    "split brain",
+    "eviction",
+    "sentinels",
+    "latency",
+];
+
+/// The findings about one server.
+async fn check_node(link: &Arc<Link>, server: &Server) -> Result<Vec<Finding>, StoreError> {
+    let mut findings = vec![permissions(link, server).await?];
+    match info(link).await? {
+        Some(info) => findings.extend(settings(link, &info).await),
         None => findings.push(Finding::bad(
             "settings",
             Severity::Warning,
@@ -36,28 +90,27 @@ pub(super) async fn checkup(server: &Server) -> Result<Vec<Finding>, StoreError>
         )),
     }
     findings.push(eviction(
-        &setting(server, "maxmemory-policy").await,
-        &setting(server, "maxmemory").await,
+        &setting(link, "maxmemory-policy").await,
+        &setting(link, "maxmemory").await,
     ));
-    if let Master::Named(sentinels) = &server.commands.address.master {
+    if let Master::Named(sentinels) = &link.address.master {
         findings.push(sentinels_finding(&sentinels.survey().await));
     }
-    findings.extend(latency(server).await?);
-    findings.extend(skew(server).await?);
-    findings.extend(contents(server).await?);
+    findings.extend(latency(link).await?);
+    findings.extend(skew(link).await?);
     Ok(findings)
 }
 
 /// Findings from the reply to INFO.
-async fn settings(server: &Server, info: &Info) -> Vec<Finding> {
+async fn settings(link: &Link, info: &Info) -> Vec<Finding> {
     let read = |field: &str| info.get(field).map_or("", String::as_str);
     let mut findings = vec![version(&read)];
-    findings.push(persistence(read("aof_enabled"), &setting(server, "appendfsync").await));
+    findings.push(persistence(read("aof_enabled"), &setting(link, "appendfsync").await));
     let (role, replicas) = (read("role"), read("connected_slaves"));
     findings.push(replication(role, replicas));
     if role == "master" && replicas != "0" {
-        let least = setting(server, "min-replicas-to-write").await;
-        let lag = setting(server, "min-replicas-max-lag").await;
+        let least = setting(link, "min-replicas-to-write").await;
+        let lag = setting(link, "min-replicas-max-lag").await;
         // Before version 7, a server applies it to single commands, but not to scripts.
         let is_for_scripts =
             !read("valkey_version").is_empty() || !read("redis_version").starts_with("6.");
@@ -107,8 +160,8 @@ fn sentinels_finding(answers: &[(HostPort, Result<Option<HostPort>, StoreError>)
 type Info = HashMap<String, String>;
 
 /// The fields of INFO, or none if this user may not run it.
-async fn info(server: &Server) -> Result<Option<Info>, StoreError> {
-    let reply = server.commands.request(&Command::new("INFO")).await?;
+async fn info(link: &Link) -> Result<Option<Info>, StoreError> {
+    let reply = link.request(&Command::new("INFO")).await?;
     let Some(text) = reply.text() else { return Ok(None) };
     let fields = text.lines().filter_map(|line| line.split_once(':'));
     let fields = fields.map(|(field, value)| (field.to_owned(), value.trim().to_owned()));
@@ -116,9 +169,9 @@ async fn info(server: &Server) -> Result<Option<Info>, StoreError> {
 }
 
 /// A setting, or none if this user may not read it.
-async fn setting(server: &Server, name: &str) -> Option<String> {
+pub(super) async fn setting(link: &Link, name: &str) -> Option<String> {
     let command = Command::new("CONFIG").arg("GET").arg(name);
-    let reply = server.commands.request(&command).await.ok()?;
+    let reply = link.request(&command).await.ok()?;
     Some(reply.array()?.get(1)?.text()?.to_owned())
 }
 
@@ -249,12 +302,12 @@ fn split_brain(least: Option<String>, lag: Option<String>, is_for_scripts: bool)
     Finding::fine("split brain", found)
 }
 
-async fn latency(server: &Server) -> Result<Option<Finding>, StoreError> {
+async fn latency(link: &Link) -> Result<Option<Finding>, StoreError> {
     let mut slowest = Duration::ZERO;
     for _ in 0..10 {
         let sent = clock::now();
         // A refusal would be too fast an answer: the finding on permissions reports it.
-        if let Reply::Error(_) = server.commands.request(&Command::new("PING")).await? {
+        if let Reply::Error(_) = link.request(&Command::new("PING")).await? {
             return Ok(None);
         }
         slowest = slowest.max(clock::now().since(sent));
@@ -297,8 +350,8 @@ async fn contents(server: &Server) -> Result<Option<Finding>, StoreError> {
     Ok(Some(Finding::bad("contents", Severity::Problem, found, advice)))
 }
 
-async fn skew(server: &Server) -> Result<Option<Finding>, StoreError> {
-    let reply = server.commands.request(&Command::new("TIME")).await?;
+async fn skew(link: &Link) -> Result<Option<Finding>, StoreError> {
+    let reply = link.request(&Command::new("TIME")).await?;
     let parts = reply.array().unwrap_or_default().iter();
     let parts: Vec<u64> = parts.filter_map(|part| part.text()?.parse().ok()).collect();
     let [seconds, micros] = parts[..] else { return Ok(None) };

@@ -5,6 +5,7 @@ use crate::error::StoreError;
 
 /// Errors that a server returns before it has any effect. All others may come midway.
 const REFUSALS: &[&str] = &[
+    "AHEAD",
     "ASK",
     "BUSY",
     "CLUSTERDOWN",
@@ -19,6 +20,7 @@ const REFUSALS: &[&str] = &[
     "NOREPLICAS",
     "NOSCRIPT",
     "OOM",
+    "QUARANTINED",
     "READONLY",
     "TRYAGAIN",
     "WRONGTYPE",
@@ -29,7 +31,8 @@ const REFUSALS: &[&str] = &[
 const MIDWAY: &[&str] = &["NOPERM", "WRONGTYPE"];
 
 /// Errors that stay until an operator changes the URL, or the permissions of its user.
-const LASTING: &[&str] = &["DAMAGED", "NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE"];
+const LASTING: &[&str] =
+    &["AHEAD", "DAMAGED", "MOVED", "NOAUTH", "NOPERM", "QUARANTINED", "WRONGPASS", "WRONGTYPE"];
 
 /// Errors that pass with the state of the server. Any other error on a new connection stays.
 const PASSING: &[&str] = &[
@@ -44,6 +47,11 @@ const PASSING: &[&str] = &[
     "TRYAGAIN",
 ];
 
+/// Whether an error passes with the state of the server, or that of its cluster.
+pub(super) fn is_passing(reply: &str) -> bool {
+    PASSING.contains(&code(reply)) || matches!(code(reply), "ASK" | "MOVED")
+}
+
 /// The error for an error reply on a new connection.
 pub(super) fn of_greeting(what: String, reply: &str) -> StoreError {
     let error = StoreError::refused(what).answered();
@@ -57,7 +65,11 @@ fn code(error: &str) -> &str {
 
 /// The error for an error reply to a script.
 pub(super) fn of_server(reply: &str) -> StoreError {
-    let what = format!("the server said: {reply}");
+    let mut what = format!("the server said: {reply}");
+    // A redirection reaches this only where none is followed.
+    if matches!(code(reply), "CROSSSLOT" | "MOVED") {
+        what += ": it is a node of a cluster, so write redis+cluster:// for redis://";
+    }
     // Scripts check a lock before they write.
     let code = code(reply);
     let is_within_script = reply.contains("user_script");
@@ -65,6 +77,7 @@ pub(super) fn of_server(reply: &str) -> StoreError {
     let is_refused = REFUSALS.iter().any(is_refusal);
     let error = if is_refused { StoreError::refused(what) } else { StoreError::unknown(what) };
     let error = error.answered();
+    let error = if code == "QUARANTINED" { error.quarantined() } else { error };
     if LASTING.contains(&code) { error.lasting() } else { error }
 }
 
@@ -123,8 +136,10 @@ pub(super) fn is_forbidden(reply: &Reply) -> bool {
 /// Whether a call may have failed as a whole because of one of its keys, so that a call for each may succeed.
 pub(super) fn may_be_about_one(error: &StoreError) -> bool {
     let what = error.to_string();
-    error.is_answer()
-        && (what.starts_with("the server said: NOPERM") || what.contains("user_script"))
+    // TRYAGAIN: a cluster moves the slot, and the locks of the call are at both nodes.
+    let codes = ["NOPERM", "TRYAGAIN"].map(|code| format!("the server said: {code}"));
+    let is_of_one = codes.iter().any(|code| what.starts_with(code));
+    error.is_answer() && (is_of_one || what.contains("user_script"))
 }
 
 pub(super) fn is_missing_script(reply: &Reply) -> bool {
@@ -152,6 +167,14 @@ mod tests {
         }
         assert!(of_server("NOPERM this user has no permissions").is_lasting());
         assert!(!of_server("LOADING Redis is loading the dataset in memory").is_lasting());
+    }
+
+    /// I6: a node without its marker has changed nothing, and its vote does not count.
+    #[test]
+    fn a_quarantined_node_is_recognised() {
+        let error = of_server("QUARANTINED this server does not have the marker of its quorum");
+        assert!(error.is_quarantined() && error.is_answer() && !error.is_unknown());
+        assert!(!of_server("LOADING Redis is loading the dataset in memory").is_quarantined());
     }
 
     #[test]

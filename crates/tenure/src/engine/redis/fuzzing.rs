@@ -1,6 +1,6 @@
 //! Entry points for the fuzz targets of the Redis engine: replies and URLs.
 
-use super::address::Address;
+use super::address::Store;
 use super::resp::{Parser, Reply};
 
 /// What a reply may cost the RESP parser, in bytes.
@@ -34,11 +34,12 @@ pub(crate) fn url(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let secret = "a-password-that-occurs-nowhere-else";
     let text = text.replace("PASSWORD", secret);
-    let message = match Address::parse(&text) {
-        Ok(address) => {
+    let message = match Store::parse(&text) {
+        Ok(Store::One(address)) => {
             address.greeting();
             format!("{address:?} {}", address.master)
         }
+        Ok(Store::Cluster(members)) => members.to_string(),
         Err(refusal) => refusal.to_string(),
     };
     // The same characters may also be meant as a host, a path or a file, which may be shown.

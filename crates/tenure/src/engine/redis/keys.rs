@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
+use super::slot;
 use crate::core::name::LockName;
 
 /// The prefix of every lock's key.
@@ -19,9 +20,28 @@ pub(super) const CHANNEL: &str = "tenure:wake:";
 /// The key with the id of a store.
 pub(super) const STORE: &str = "tenure:store";
 
+/// The key with the marker of a quorum, on each of its nodes.
+pub(super) const QUORUM: &str = "tenure:quorum";
+
 /// The key of a lock.
 pub(super) fn lock_key(name: &LockName) -> String {
     format!("{START}{}}}", encode(name.as_str()))
+}
+
+/// The slot of a lock, in a cluster.
+pub(super) fn slot(name: &LockName) -> u16 {
+    // All that is between the braces of its key, and so decides alone.
+    slot::of_tag(&encode(name.as_str()))
+}
+
+/// A client's id in a cluster, for the locks of one slot: a channel that ends with it is in that slot.
+pub(super) fn client_in_slot(client: &str, slot: u16) -> String {
+    format!("{{{}}}:{client}", slot::tag_of(slot))
+}
+
+/// The id of a client by its id for a slot; any other id is unchanged.
+pub(super) fn client_id(in_slot: &str) -> &str {
+    in_slot.rsplit_once(':').map_or(in_slot, |(_, client)| client)
 }
 
 /// The name of the lock with this key; none for other keys.

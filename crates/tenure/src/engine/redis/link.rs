@@ -2,7 +2,7 @@
 //!
 //! A supervisor connects, and reconnects after a loss with the backoff of [`pace`](super::pace). The outcome of a
 //! command that was in flight when a connection was lost is unknown (I6); a command sent while there is no connection
-//! is refused at once.
+//! is refused at once, unless the first attempt to connect is not over.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -15,11 +15,12 @@ use tokio::sync::{Notify, oneshot};
 
 use super::address::{Address, Endpoint, Master};
 use super::errors::{of_greeting, of_server};
+use super::marker::Marker;
 use super::pace::{Outage, Pace};
 use super::resp::{Command, Reply};
 use super::stream::{self, CONNECT_TIME};
 use super::trip::Trip;
-use super::wire::{Done, Wire};
+use super::wire::{Corked, Done, Wire};
 use super::{reader, role, scripts};
 use crate::engine::link_monitor::LinkMonitor;
 use crate::error::StoreError;
@@ -37,6 +38,8 @@ pub(super) struct Link {
     pub(super) nonce: AtomicU64,
     /// For how long a fence outlives its lock, in ms: an argument of the scripts.
     pub(super) retention: u64,
+    /// The marker of the quorum that the server is a node of: an argument of the scripts.
+    pub(super) marker: Option<Marker>,
     /// The number of the next call when a script's text was last sent, by its hash.
     pub(super) texts_sent: Mutex<HashMap<&'static str, u64>>,
     /// The measured round trips.
@@ -45,10 +48,9 @@ pub(super) struct Link {
     runtime: Option<Handle>,
 }
 
-#[derive(Clone)]
 enum State {
-    /// Before the first attempt has ended.
-    New,
+    /// Before the first attempt has ended: commands wait for it.
+    New(Vec<(Command, Done)>),
     Up(Arc<Wire>),
     Down(StoreError),
 }
@@ -58,6 +60,7 @@ impl Link {
         address: Address,
         pace: Arc<Pace>,
         retention: Duration,
+        marker: Option<Marker>,
         purpose: &'static str,
         runtime: Option<Handle>,
     ) -> Arc<Self> {
@@ -65,15 +68,23 @@ impl Link {
             address,
             monitor: LinkMonitor::new(purpose),
             pace,
-            state: Mutex::new(State::New),
+            state: Mutex::new(State::New(Vec::new())),
             changed: Notify::new(),
             again: Notify::new(),
             nonce: AtomicU64::new(0),
             retention: u64::try_from(retention.as_millis()).unwrap_or(u64::MAX),
+            marker,
             texts_sent: Mutex::default(),
             trip: Arc::default(),
             runtime,
         })
+    }
+
+    /// Another connection to the same server, for another purpose.
+    pub(super) fn another(&self, purpose: &'static str) -> Arc<Self> {
+        let retention = Duration::from_millis(self.retention);
+        let marker = self.marker.clone();
+        Self::new(self.address.clone(), self.pace.clone(), retention, marker, purpose, None)
     }
 
     /// Connects and reconnects; never returns. Runs on the I/O thread.
@@ -125,7 +136,7 @@ impl Link {
             // If that fails, the I/O thread reads.
             let _ = reader::read_on(&wire, runtime);
         }
-        self.set(State::Up(wire.clone()));
+        self.up(&wire);
         // Only now: a link that is reported as up must take requests.
         if self.monitor.up() > 1 {
             self.again.notify_one();
@@ -153,9 +164,17 @@ impl Link {
                     break;
                 }
             }
+            if let Some((marker, question)) =
+                self.marker.as_ref().and_then(|marker| Some((marker, marker.question()?)))
+            {
+                marker.check(&request(wire, &question).await?, endpoint)?;
+            }
             // Pipelined: one round trip for all scripts.
             let load = |text| request(wire, &Command::new("SCRIPT").arg("LOAD").arg(text));
-            let loads = scripts::all().map(|script| (script, load(&script.text)));
+            let scripts = scripts::all().map(|script| self.variant(script));
+            let spread = scripts::all_spread().filter(|_| self.is_member());
+            let loads = scripts.into_iter().chain(spread);
+            let loads: Vec<_> = loads.map(|script| (script, load(&script.text))).collect();
             for (script, loaded) in loads {
                 match loaded.await? {
                     Reply::Error(error) => return Err(of_server(&error)),
@@ -174,15 +193,20 @@ impl Link {
         greeted.unwrap_or_else(|_| Err(slow()))
     }
 
+    /// Whether the server is a node of a cluster.
+    pub(super) fn is_member(&self) -> bool {
+        matches!(self.address.master, Master::Member(..))
+    }
+
     /// Resolves when the first attempt to connect has ended.
     pub(super) async fn first_attempt(&self) -> Result<(), StoreError> {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            match lock(&self.state).clone() {
-                State::New => {}
+            match &*lock(&self.state) {
+                State::New(_) => {}
                 State::Up(_) => return Ok(()),
-                State::Down(error) => return Err(error),
+                State::Down(error) => return Err(error.clone()),
             }
             changed.await;
         }
@@ -195,17 +219,45 @@ impl Link {
 
     /// Sends a command. An error of the server is a reply.
     pub(super) fn send(&self, command: &Command, done: Done) {
-        let state = lock(&self.state).clone();
-        match state {
-            State::Up(wire) => match &self.address.master {
-                Master::At(_) => wire.send(command, done),
-                Master::Named(sentinels) => wire.send(command, sentinels.confirm_if_slow(done)),
-            },
+        let mut state = lock(&self.state);
+        let wire = match &mut *state {
+            State::Up(wire) => wire.clone(),
             State::Down(error) => {
+                let error = error.clone();
+                drop(state);
                 self.pace.want();
-                done(Err(error));
+                return done(Err(error));
             }
-            State::New => done(Err(StoreError::refused("not connected yet"))),
+            State::New(waiting) => return waiting.push((command.clone(), done)),
+        };
+        drop(state);
+        self.send_on(&wire, command, done);
+    }
+
+    /// The connection in use, if there is one. Until that one has ended, every command is sent on it.
+    pub(super) fn wire(&self) -> Option<Arc<Wire>> {
+        match &*lock(&self.state) {
+            State::Up(wire) => Some(wire.clone()),
+            State::New(_) | State::Down(_) => None,
+        }
+    }
+
+    /// Sends a command; a reply that takes long is confirmed where a server may have been replaced meanwhile.
+    pub(super) fn send_on(&self, wire: &Arc<Wire>, command: &Command, done: Done) {
+        let done = match &self.address.master {
+            Master::At(_) => done,
+            Master::Named(sentinels) => sentinels.confirm_if_slow(done),
+            Master::Member(members, at) => members.confirm_if_slow(at, self.trip.fastest(), done),
+        };
+        wire.send(command, done);
+    }
+
+    /// Collects the commands that are sent until the result is dropped, if the connection is up.
+    pub(super) fn cork(&self) -> Option<Corked> {
+        let state = lock(&self.state);
+        match &*state {
+            State::Up(wire) => Some(wire.cork()),
+            _ => None,
         }
     }
 
@@ -219,17 +271,44 @@ impl Link {
         async { reply.await.unwrap_or_else(|_| Err(closed())) }
     }
 
-    fn down(&self, why: StoreError) {
-        self.monitor.down(why.clone());
-        self.set(State::Down(why));
+    pub(super) fn down(&self, why: StoreError) {
+        let is_lost = self.monitor.down(why.clone());
+        let before = self.replace(State::Down(why.clone()));
+        if let State::New(waiting) = before {
+            waiting.into_iter().for_each(|(_, done)| done(Err(why.clone())));
+        }
+        if is_lost {
+            self.pace.report_lost();
+        }
     }
 
-    fn set(&self, state: State) {
-        // Dropped without the mutex: a dropped connection answers its commands, and their callbacks may lock this
-        // state.
+    fn up(&self, wire: &Arc<Wire>) {
+        loop {
+            let mut state = lock(&self.state);
+            match &mut *state {
+                // In order: a command that is sent meanwhile waits behind these.
+                State::New(waiting) if !waiting.is_empty() => {
+                    let waiting = std::mem::take(waiting);
+                    drop(state);
+                    let send =
+                        |(command, done): (Command, Done)| self.send_on(wire, &command, done);
+                    waiting.into_iter().for_each(send);
+                }
+                state => {
+                    *state = State::Up(wire.clone());
+                    break;
+                }
+            }
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Returns the former state, which is dropped without the mutex: a dropped connection answers its commands, and
+    /// their callbacks may lock this state.
+    fn replace(&self, state: State) -> State {
         let before = std::mem::replace(&mut *lock(&self.state), state);
         self.changed.notify_waiters();
-        drop(before);
+        before
     }
 }
 

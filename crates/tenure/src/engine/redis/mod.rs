@@ -1,5 +1,8 @@
-//! The Redis engine: one server, Redis or Valkey.
+//! The Redis engine: one server, Redis or Valkey, or a cluster of them.
 //!
+//! - [`routes`]: which server has a lock; [`node`]: the connections to one server; [`cluster`], [`redirect`], [`slot`]
+//!   and [`shards`]: the nodes of a cluster, their slots, and the subscriptions to them; [`sentinel`]: the master that
+//!   Sentinels name.
 //! - [`scripts`] and `lua/`: each operation is one script, and so one atomic step.
 //! - [`batch`]: concurrent operations share calls; [`operations`]: their arguments and answers; [`trip`]: how
 //!   many calls may be in flight.
@@ -9,74 +12,99 @@
 //!   [`socket`], [`tls`], [`resp`] and [`address`]: received replies, the stream, its socket, its encryption, the
 //!   protocol and the URL.
 //! - [`subscriber`]: receives wake-ups.
-//! - [`server`]: requests that are not batched; [`renewals`]: many leases in one call; [`records`]: parses the
-//!   answers about locks; [`keys`]: the names of keys.
+//! - [`server`]: requests that are not batched; [`renewals`]: many leases in one call; [`confirmations`]: waits for
+//!   replicas; [`records`]: parses the answers about locks; [`keys`]: the names of keys.
+//! - [`marker`], [`survey`], [`quorum_url`]: the server as a node of a quorum.
 //! - [`errors`]: what an error of the server means; [`checkup`]: the findings of `doctor`;
 //!   [`permissions`]: what this user may do on the server.
 //!
 //! One owned I/O thread connects, detects overdue replies, and reads replies unless another thread does. So callers
 //! may use any executor or none, and renewals continue whatever the callers do. Commands, renewals and wake-ups each
-//! have a connection of their own: a renewal must not queue behind other traffic.
+//! have a connection of their own: a renewal must not queue behind other traffic. So do confirmations by replicas, which
+//! block theirs, once there is one.
 
 mod address;
 mod batch;
 mod call;
 mod checkup;
+mod cluster;
+mod cluster_checkup;
+mod cluster_url;
+mod confirmations;
 mod dialogue;
 mod errors;
 #[cfg(fuzzing)]
 pub(super) mod fuzzing;
+mod host_list;
 mod inbox;
 mod keys;
 mod link;
+mod marker;
+mod node;
 mod operations;
 mod pace;
 mod permissions;
+mod quorum_url;
 mod reader;
 mod records;
+mod redirect;
 mod renewals;
 mod resp;
 mod role;
+mod routes;
 mod scripts;
 mod sentinel;
 mod sentinel_url;
 mod server;
+mod shards;
+mod slot;
 mod socket;
 mod stream;
 mod subscriber;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod together;
 mod trip;
+mod wakeups;
 mod wire;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use address::{Address, Master};
+use address::{Address, Master, Store};
 use batch::Batcher;
-use link::Link;
+use cluster::Cluster;
+pub(crate) use marker::Marker;
+use node::{Node, Setup};
 use pace::{Pace, pause};
-use renewals::Renewals;
+pub(crate) use quorum_url::{NodeAddress, parse as parse_quorum};
+use resp::Command;
+use routes::Routes;
 use server::{CLIENT_KEPT, Registered, Server};
-use subscriber::Subscriber;
+use shards::Scope;
+pub(crate) use survey::{Mark, Survey};
+use wakeups::Wakeups;
 
 use super::link_monitor::LinkMonitor;
 use super::{
     AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
     ForceRequest, Health, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal,
-    Renewed, Wakeup,
+    Renewed, Replicas,
 };
 use crate::core::fence::RETENTION;
+use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::error::{Error, StoreError};
 use crate::info::{About, LockInfo};
-use crate::{telemetry, thread};
+use crate::sync::lock;
+use crate::thread;
 
 /// The lease of a hand-over until its first renewal, which the watchdog sends after a third of it at the latest; a
 /// hold that is released before then needs none. Longer if the server is far away.
@@ -85,16 +113,16 @@ const CLAIM: Duration = Duration::from_secs(3);
 /// When to register this client again after the server refused to write its record.
 const REGISTER_AGAIN: Duration = Duration::from_secs(10);
 
-/// A client of a Redis or Valkey server.
+/// A client of a Redis or Valkey server, or of a cluster.
 pub struct RedisEngine {
     server: Arc<Server>,
     operations: Arc<Batcher>,
-    subscriber: Arc<Subscriber>,
+    wakeups: Arc<Wakeups>,
     io: Handle,
-    /// The task that sends batches on the callers' runtime.
-    sending: Option<AbortHandle>,
-    // Dropped with the engine, which ends the I/O thread.
-    _running: oneshot::Sender<()>,
+    /// Tasks on runtimes that outlive the engine.
+    tasks: Mutex<Vec<AbortHandle>>,
+    // Dropped with the engine, which ends the I/O thread, unless that is another engine's.
+    _running: Option<oneshot::Sender<()>>,
 }
 
 /// The options of a client.
@@ -105,6 +133,11 @@ pub(crate) struct Options {
     pub(crate) retention: Duration,
     /// The runtime that reads replies and wake-ups, if not the I/O thread. Its I/O must be enabled.
     pub(crate) runtime: Option<Handle>,
+    /// The marker of the quorum that the server is a node of. With it, fences are kept for the default time at least: a
+    /// node relies on it that no fence was forgotten earlier (`core/proposal.rs`).
+    pub(crate) quorum: Option<Marker>,
+    /// The runtime of an I/O thread that other engines use, too.
+    pub(crate) io: Option<Handle>,
 }
 
 impl RedisEngine {
@@ -114,94 +147,65 @@ impl RedisEngine {
     /// When the URL is invalid, or the server cannot be reached or refuses the login.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         let (about, retention) = (About::this_process(), RETENTION);
-        Self::connect_as(url, Options { about, retention, runtime: None }).await
+        Self::connect_as(url, Options { about, retention, runtime: None, quorum: None, io: None })
+            .await
     }
 
     pub(crate) async fn connect_as(url: &str, options: Options) -> Result<Self, Error> {
-        let engine = Self::start(Address::parse(url)?, options)?;
-        let reached = async {
-            // First, because a server that requires a password says so here. A client that sends
-            // long scripts without one is only disconnected.
-            engine.subscriber.first_attempt().await?;
-            engine.server.commands.first_attempt().await?;
-            engine.server.renewals.first_attempt().await?;
-            engine.register().await
-        };
-        match reached.await {
-            Ok(()) => Ok(engine),
-            Err(trouble) => Err(Error::Connect { error: trouble }),
-        }
+        Self::connect_to(Store::parse(url)?, options).await
     }
 
-    fn start(address: Address, options: Options) -> Result<Self, Error> {
-        let Options { about, retention, runtime: caller } = options;
-        let failed = |source| Error::Thread { source: Arc::new(source) };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(failed)?;
-        let client = format!("{:016x}", crate::owner::unique_number());
-        let pace = Arc::new(Pace::default());
-        let server = Arc::new(Server {
-            commands: Link::new(
-                address.clone(),
-                pace.clone(),
-                retention,
-                "commands",
-                caller.clone(),
-            ),
-            // Renewals must not depend on the callers' runtime (I9).
-            renewals: Link::new(address.clone(), pace.clone(), retention, "renewals", None),
-            about,
-            clock: Default::default(),
-            client: client.clone(),
-            store: OnceLock::new(),
-        });
-        let (running, ended) = oneshot::channel::<()>();
-        let commands = &server.commands;
-        let mut engine = Self {
-            sending: None,
-            operations: Batcher::new(commands.clone(), client.clone()),
-            subscriber: Subscriber::new(
-                address,
-                pace,
-                &client,
-                caller.clone(),
-                commands.trip.clone(),
-            ),
-            io: runtime.handle().clone(),
-            server,
-            _running: running,
+    /// Connects to a node of a quorum.
+    pub(crate) async fn connect_node(
+        address: &NodeAddress,
+        options: Options,
+    ) -> Result<Self, Error> {
+        Self::connect_to(Store::One(Box::new(address.0.clone())), options).await
+    }
+
+    async fn connect_to(store: Store, options: Options) -> Result<Self, Error> {
+        let (setup, running) = start_io(&options)?;
+        let reached = async {
+            let (routes, address) = match store {
+                Store::One(address) => (one(&address, &setup).await?, address.shown()),
+                Store::Cluster(members) => {
+                    let shown = members.to_string();
+                    (Routes::Cluster(Cluster::connect(members, setup.clone()).await?), shown)
+                }
+            };
+            let engine = Self::new(routes, address, setup, options.about, running);
+            engine.register().await.map(|()| engine)
         };
-        let Server { commands, renewals, .. } = &*engine.server;
-        for link in [commands.clone(), renewals.clone()] {
-            engine.io.spawn(thread::lasting(move || link.clone().supervise()));
+        reached.await.map_err(|error| Error::Connect { error })
+    }
+
+    fn new(
+        routes: Routes,
+        address: String,
+        setup: Setup,
+        about: About,
+        running: Option<oneshot::Sender<()>>,
+    ) -> Self {
+        let Setup { client, io, wakeups, runtime: caller, .. } = setup;
+        let operations = Batcher::new(routes.clone(), client.clone());
+        if let Routes::Cluster(cluster) = &routes {
+            let cluster = cluster.clone();
+            drop(io.spawn(thread::lasting(move || cluster.clone().watch())));
         }
-        let operations = engine.operations.clone();
-        match caller {
+        let sending = operations.clone();
+        let sending = match caller {
             // It runs after the tasks that a reply has woken, and so finds the operations of all of them. If it does
             // not run, the gathered operations are sent when the next answer arrives.
-            Some(runtime) => {
-                let sending = runtime.spawn(operations.keep_sending());
-                engine.sending = Some(sending.abort_handle());
-            }
+            Some(runtime) => runtime.spawn(sending.keep_sending()).abort_handle(),
             None => {
-                let sending = thread::lasting(move || operations.clone().keep_sending());
-                drop(engine.io.spawn(sending));
+                let sending = thread::lasting(move || sending.clone().keep_sending());
+                io.spawn(sending).abort_handle()
             }
-        }
-        if let Master::Named(sentinels) = &engine.server.commands.address.master {
-            let (sentinels, pace) = (sentinels.clone(), engine.server.commands.pace.clone());
-            let watching = thread::lasting(move || sentinels.clone().watch(pace.clone()));
-            drop(engine.io.spawn(watching));
-        }
-        let subscriber = engine.subscriber.clone();
-        engine.io.spawn(thread::lasting(move || subscriber.clone().supervise()));
-        let run = async { drop(ended.await) };
-        thread::run("tenure-redis", runtime, run).map_err(failed)?;
-        Ok(engine)
-    }
-
-    fn monitors(&self) -> [&LinkMonitor; 3] {
-        [&self.server.commands.monitor, &self.server.renewals.monitor, &self.subscriber.monitor]
+        };
+        let store = OnceLock::new();
+        let server = Arc::new(Server { routes, client, about, store, address });
+        let tasks = Mutex::new(vec![sending]);
+        Self { server, operations, wakeups, io, tasks, _running: running }
     }
 
     /// Registers this client, for other clients that inspect its locks; again from time to time, and after every
@@ -209,7 +213,7 @@ impl RedisEngine {
     async fn register(&self) -> Result<(), StoreError> {
         let server = self.server.clone();
         let mut registered = server.register().await?;
-        self.io.spawn(async move {
+        let registering = self.io.spawn(async move {
             loop {
                 let rest = match registered {
                     Registered::Written => CLIENT_KEPT / 25,
@@ -217,19 +221,59 @@ impl RedisEngine {
                 };
                 tokio::select! {
                     () = pause(rest) => {}
-                    () = server.commands.reconnected() => {}
+                    () = server.reconnected() => {}
                 }
                 // Without a record, inspecting clients see it as unknown: nothing else depends on it.
                 registered = server.register().await.unwrap_or(Registered::Refused);
             }
         });
+        lock(&self.tasks).push(registering.abort_handle());
         Ok(())
     }
 }
 
+/// Starts the I/O thread, which ends when the sender is dropped, unless there is one.
+fn start_io(options: &Options) -> Result<(Setup, Option<oneshot::Sender<()>>), Error> {
+    let (io, running) = match options.io.clone() {
+        Some(io) => (io, None),
+        None => {
+            let (io, running) = thread::start_io("tenure-redis")?;
+            (io, Some(running))
+        }
+    };
+    // Fences must outlive their locks at a node of a quorum for as long as clocks may differ.
+    let retention = match options.quorum {
+        Some(_) => options.retention.max(RETENTION),
+        None => options.retention,
+    };
+    let setup = Setup {
+        client: format!("{:016x}", crate::owner::unique_number()).into(),
+        retention,
+        marker: options.quorum.clone(),
+        runtime: options.runtime.clone(),
+        io,
+        wakeups: Arc::default(),
+    };
+    Ok((setup, running))
+}
+
+/// Connects to one server, which may be replaced by another one.
+async fn one(address: &Address, setup: &Setup) -> Result<Routes, StoreError> {
+    let pace = Pace::default();
+    let node = Node::start(address, setup, pace, Scope::All);
+    if let Master::Named(sentinels) = &address.master {
+        let (sentinels, pace) = (sentinels.clone(), node.commands.pace.clone());
+        let watching = thread::lasting(move || sentinels.clone().watch(pace.clone()));
+        drop(setup.io.spawn(watching));
+    }
+    node.first_attempt().await?;
+    Ok(Routes::One(node))
+}
+
 impl Engine for RedisEngine {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { engine: "redis", reach: Reach::Network, claim: Some(CLAIM) }
+        let (reach, claim) = (Reach::Network, Some(CLAIM));
+        Capabilities { engine: "redis", reach, claim, has_replicas: true }
     }
 
     fn acquire(&self, request: AcquireRequest) -> Answer<Acquired> {
@@ -241,18 +285,19 @@ impl Engine for RedisEngine {
     }
 
     fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, StoreError>>> {
-        let (server, subscriber) = (self.server.clone(), self.subscriber.clone());
-        let operations = self.operations.clone();
-        Answer::later(async move {
-            let Renewals { outcomes, step, unsettled } = server.renew(&renewals).await;
-            unsettled.into_iter().for_each(|name| operations.settle(name));
-            if let Some(step) = step {
-                telemetry::clock_stepped(step);
-                // Other leases may have ended by that clock: the driver checks them now (I9).
-                subscriber.wake(Wakeup::Missed);
-            }
-            Ok(outcomes)
-        })
+        self.extend(renewals, None)
+    }
+
+    fn renew_replicated(
+        &self,
+        renewals: Vec<Renewal>,
+        replicas: Replicas,
+    ) -> Answer<Vec<Result<Renewed, StoreError>>> {
+        self.extend(renewals, Some(replicas))
+    }
+
+    fn server_of(&self, name: &LockName) -> u64 {
+        self.server.routes.number_of(name)
     }
 
     fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {
@@ -299,26 +344,44 @@ impl Engine for RedisEngine {
     }
 
     fn health(&self) -> Health {
-        Health { links: self.monitors().map(LinkMonitor::health).into(), degraded: 0 }
+        let nodes = self.server.routes.nodes();
+        let links = nodes.iter().flat_map(|node| node.monitors()).map(LinkMonitor::health);
+        Health { links: links.collect(), degraded: 0 }
     }
 
     fn listen(&self, listener: Weak<dyn Listener>) {
-        self.subscriber.listen(listener);
+        self.wakeups.listen(listener);
+    }
+
+    fn time(&self) -> Answer<Option<Moment>> {
+        let server = self.server.clone();
+        Answer::later(async move {
+            let reply = server.request_at(keys::STORE, &Command::new("TIME")).await?;
+            match errors::error_in(&reply) {
+                Some(error) => Err(errors::of_server(error)),
+                None => Ok(survey::read_time(&reply)),
+            }
+        })
     }
 
     fn round_trip(&self) -> Duration {
-        self.server.commands.trip.fastest()
+        self.server.routes.round_trip()
     }
 
     fn await_wakeup(&self) {
-        self.subscriber.await_wakeup();
+        // In a cluster, it is not known from which node it will come.
+        if let Routes::One(node) = &self.server.routes {
+            node.subscriber.await_wakeup();
+        }
     }
 }
 
 impl Drop for RedisEngine {
     fn drop(&mut self) {
-        self.monitors().into_iter().for_each(LinkMonitor::end);
-        self.sending.iter().for_each(AbortHandle::abort);
+        for node in self.server.routes.nodes() {
+            node.monitors().into_iter().for_each(LinkMonitor::end);
+        }
+        lock(&self.tasks).iter().for_each(AbortHandle::abort);
         // The records of short-lived clients, such as commands in a shell, must not pile up in the server.
         self.server.unregister();
     }

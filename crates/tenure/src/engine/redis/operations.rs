@@ -10,8 +10,8 @@ use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::core::shape::{Kind, Shape};
 use crate::engine::{
-    AcquireRequest, Acquired, CancelRequest, Grant, ReleaseOutcome, ReleaseRequest, Renewal,
-    Renewed, Standing,
+    AcquireRequest, Acquired, CancelRequest, Grant, Proposal, ReleaseOutcome, ReleaseRequest,
+    Renewal, Renewed, Standing,
 };
 use crate::owner::Owner;
 use std::time::Duration;
@@ -39,7 +39,17 @@ impl Batched for AcquireRequest {
         let mark = if lease <= 60_000 { ' ' } else { '-' };
         into.push(format!("{mark}{lease:08} {} {}", self.entry.owner, common.client));
         into.push((lease + u128::from(common.retention)).to_string());
-        into.push(options(self));
+        into.push(match self.proposal {
+            None => options(self),
+            Some(Proposal { fence, is_repair }) => {
+                let mark = if is_repair { '>' } else { '=' };
+                format!("{mark}{:016} {}", fence.value(), options(self))
+            }
+        });
+    }
+
+    fn is_plain(&self) -> bool {
+        self.proposal.is_none() && is_plain(self)
     }
 
     fn read(&self, line: &str) -> Option<Acquired> {
@@ -56,6 +66,12 @@ impl Batched for AcquireRequest {
         }
         let words: Vec<_> = line.split(' ').collect();
         match words[..] {
+            ["1", fence, at] => Some(Acquired::Granted(Grant {
+                fence: Fence::from_value(fence.parse().ok()?),
+                fences: 1,
+                lease: self.lease.duration(),
+                at: Moment::from_micros(at.parse().ok()?),
+            })),
             ["1", fence, fences, lease, at] => Some(Acquired::Granted(Grant {
                 fence: Fence::from_value(fence.parse().ok()?),
                 fences: fences.parse().ok()?,
@@ -73,6 +89,8 @@ impl Batched for AcquireRequest {
                 Some(Acquired::Mismatch { kind, limit })
             }
             ["5", held] => Some(Acquired::Upgrade { held: held.parse().ok()? }),
+            ["6", last] => Some(Acquired::Outdated { last: Fence::from_value(last.parse().ok()?) }),
+            ["7", now] => Some(Acquired::Ahead { clock: Moment::from_micros(now.parse().ok()?) }),
             _ => None,
         }
     }
@@ -83,10 +101,18 @@ fn lease(lease: Lease) -> String {
     format!("{:08}", lease.duration().as_millis())
 }
 
+fn note(request: &AcquireRequest) -> &str {
+    request.about.note.as_deref().unwrap_or_default()
+}
+
+/// Whether the plain case of the script may grant it: for the one permit of a mutex, entered once, without a note.
+fn is_plain(request: &AcquireRequest) -> bool {
+    request.shape == Shape::mutex() && request.entry.number == 0 && note(request).is_empty()
+}
+
 /// The options of an acquire besides owner and lease; the plain case has the shortest form.
 fn options(request: &AcquireRequest) -> String {
-    let note = request.about.note.as_deref().unwrap_or_default();
-    if request.shape == Shape::mutex() && request.entry.number == 0 && note.is_empty() {
+    if is_plain(request) {
         return request.queue.map_or("-".to_owned(), |queue| {
             let (heartbeat, claim) = (queue.heartbeat.as_millis(), queue.claim.as_millis());
             format!("+{heartbeat} {claim} {}", queue.fences)
@@ -101,7 +127,7 @@ fn options(request: &AcquireRequest) -> String {
         queue.map_or(0, |queue| queue.heartbeat.as_millis()),
         queue.map_or(0, |queue| queue.claim.as_millis()),
         queue.map_or(1, |queue| queue.fences),
-        keys::encode(note),
+        keys::encode(note(request)),
     )
 }
 
@@ -145,8 +171,15 @@ impl Batched for Renewal {
     }
 
     fn arguments(&self, _: Common<'_>, into: &mut Command) {
-        into.push(self.owner.to_string());
+        into.push(match self.commit {
+            None => self.owner.to_string(),
+            Some(fence) => format!("{} {:016}", self.owner, fence.value()),
+        });
         into.push(lease(self.lease));
+    }
+
+    fn is_plain(&self) -> bool {
+        self.commit.is_none()
     }
 
     fn read(&self, line: &str) -> Option<Renewed> {
@@ -185,6 +218,10 @@ impl Batched for ReleaseRequest {
 
     fn hands_over(&self) -> bool {
         self.is_contended && self.linger.is_zero()
+    }
+
+    fn is_plain(&self) -> bool {
+        !self.is_contended && self.entry.number == 0 && self.linger.is_zero() && self.keep == 0
     }
 
     fn read(&self, line: &str) -> Option<ReleaseOutcome> {

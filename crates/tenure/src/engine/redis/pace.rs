@@ -9,6 +9,7 @@
 //! shortens a pause, but not below a smaller share.
 
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -39,6 +40,8 @@ const LASTING: Duration = Duration::from_secs(1);
 pub(super) struct Pace {
     wanted: Notify,
     moved: Notify,
+    located: Notify,
+    lost: Arc<Notify>,
 }
 
 /// How long one connection has been missing.
@@ -49,6 +52,26 @@ pub(super) struct Outage {
 }
 
 impl Pace {
+    /// Notifies `lost` whenever a connection is lost, or could not be made for the first time.
+    pub(super) fn reporting_to(lost: Arc<Notify>) -> Self {
+        Self { lost, ..Self::default() }
+    }
+
+    /// A connection is lost, or could not be made for the first time.
+    pub(super) fn report_lost(&self) {
+        self.lost.notify_one();
+    }
+
+    /// Resolves when a connection was lost since the last call. For one task.
+    pub(super) async fn lost(&self) {
+        self.lost.notified().await;
+    }
+
+    /// The server is at another address than before: ends all pauses.
+    pub(super) fn report_located(&self) {
+        self.located.notify_waiters();
+    }
+
     /// Shortens the pauses: there is a reason to connect soon.
     pub(super) fn want(&self) {
         self.wanted.notify_waiters();
@@ -72,8 +95,14 @@ impl Pace {
         // Requests from now on count.
         wanted.as_mut().enable();
         let (least, most) = pauses(outage.lasts(clock::now()), random());
-        pause(least).await;
-        let _ = tokio::time::timeout(most - least, wanted).await;
+        let pausing = async {
+            pause(least).await;
+            let _ = tokio::time::timeout(most - least, wanted).await;
+        };
+        tokio::select! {
+            () = pausing => {}
+            () = self.located.notified() => {}
+        }
     }
 }
 
@@ -102,7 +131,7 @@ fn pauses(outage: Duration, part: f64) -> (Duration, Duration) {
 }
 
 /// A number from 0 to 1.
-fn random() -> f64 {
+pub(super) fn random() -> f64 {
     (crate::owner::unique_number() >> 11) as f64 / (1u64 << 53) as f64
 }
 

@@ -6,7 +6,9 @@
 //! connection.
 
 use super::keys;
+use super::link::Link;
 use super::resp::{Command, Reply};
+use super::routes::Routes;
 use super::server::Server;
 use crate::engine::checkup::{Finding, Severity};
 use crate::error::StoreError;
@@ -37,15 +39,28 @@ const HARMLESS: &[&str] = &[
     "TIME",
 ];
 
-pub(super) async fn permissions(server: &Server) -> Result<Finding, StoreError> {
+/// The commands that only a cluster needs.
+const SHARDED: &[&str] = &["ASKING", "CLUSTER SLOTS", "SPUBLISH channel nothing"];
+
+/// The command that only a client needs which waits for replicas. For none of them, so it returns at once.
+const REPLICATED: &[&str] = &["WAIT 0 1"];
+
+pub(super) async fn permissions(link: &Link, server: &Server) -> Result<Finding, StoreError> {
     let mut lacking = Vec::new();
-    for line in HARMLESS {
-        if let Reply::Error(error) = server.commands.request(&command(line, server)).await?
+    let is_cluster = matches!(server.routes, Routes::Cluster(_));
+    let sharded = if is_cluster { SHARDED } else { &[] };
+    let waits = server.routes.nodes().iter().any(|node| node.has_confirmations());
+    let replicated = if waits { REPLICATED } else { &[] };
+    for line in HARMLESS.iter().chain(sharded).chain(replicated) {
+        if let Reply::Error(error) = link.request(&command(line, server)).await?
             && let Some(right) = missing(line, &error)
             && !lacking.contains(&right)
         {
             lacking.push(right);
         }
+    }
+    if is_cluster && !may_subscribe(link, server).await? {
+        lacking.push("+ssubscribe".to_owned());
     }
     if lacking.is_empty() {
         return Ok(Finding::fine(
@@ -53,13 +68,23 @@ pub(super) async fn permissions(server: &Server) -> Result<Finding, StoreError> 
             "this user may run every command that Tenure needs",
         ));
     }
-    let (user, rights) = (user(server).await?, lacking.join(" "));
+    let (user, rights) = (user(link).await?, lacking.join(" "));
     Ok(Finding::bad(
         "permissions",
         Severity::Problem,
         format!("the user {user} lacks {rights}"),
         format!("ACL SETUSER {user} {rights}"),
     ))
+}
+
+/// Whether this user may subscribe to channels in slots, as far as the server says so: on a connection for commands, this
+/// cannot be tried.
+async fn may_subscribe(link: &Link, server: &Server) -> Result<bool, StoreError> {
+    let user = user(link).await?;
+    let line = format!("ACL DRYRUN {user} SSUBSCRIBE channel");
+    let reply = link.request(&command(&line, server)).await?;
+    // Refused, it is not known.
+    Ok(reply.text().is_none_or(|answer| answer == "OK"))
 }
 
 /// The command as it is sent, on a key and a channel like those of a lock.
@@ -89,8 +114,8 @@ fn missing(line: &str, error: &str) -> Option<String> {
     Some(format!("+{}", name.to_lowercase()))
 }
 
-async fn user(server: &Server) -> Result<String, StoreError> {
-    let reply = server.commands.request(&Command::new("ACL").arg("WHOAMI")).await?;
+async fn user(link: &Link) -> Result<String, StoreError> {
+    let reply = link.request(&Command::new("ACL").arg("WHOAMI")).await?;
     Ok(reply.text().unwrap_or("USER").to_owned())
 }
 
@@ -104,8 +129,8 @@ mod tests {
     #[test]
     fn every_command_of_the_scripts_is_tried() {
         let tried: BTreeSet<_> =
-            HARMLESS.iter().filter_map(|line| line.split(' ').next()).collect();
-        for script in scripts::all() {
+            HARMLESS.iter().chain(SHARDED).filter_map(|line| line.split(' ').next()).collect();
+        for script in scripts::all().map(|script| script.on_node(true)) {
             for call in script.text.split("call('").skip(1) {
                 let name = call.split('\'').next().unwrap();
                 assert!(tried.contains(name), "{name}");

@@ -4,7 +4,7 @@
 //!   another thread does. The socket wakes it, which saves a wake-up by another thread.
 //! - A task on the callers' runtime, if the client was configured so: the tasks that it wakes run on the same
 //!   threads.
-//! - Otherwise, the I/O thread.
+//! - Otherwise, the I/O thread. On Windows always: its sockets wake no other thread.
 //!
 //! Replies are read and delivered under one mutex, so it does not matter for correctness which thread the socket
 //! wakes, only for latency. The I/O thread is woken while the socket is *watched*. While a reply is awaited, some
@@ -14,7 +14,6 @@
 //! is awaited for longer, because the thread or task that should read may be stopped or busy.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -218,7 +217,7 @@ impl<'a, C: Received> Thread<'a, C> {
     fn read(&self, waiting: &Waiting) {
         let reader = self.0.reader();
         while !waiting.is_woken() && !reader.is_over.load(Ordering::Acquire) {
-            match waiting.until_readable(reader.stream.as_fd(), CHECK_EVERY) {
+            match reader.stream.until_readable(waiting, CHECK_EVERY) {
                 None => return,
                 Some(false) => {}
                 Some(true) => {

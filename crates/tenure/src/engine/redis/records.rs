@@ -38,7 +38,8 @@ pub(super) fn clients(value: &Reply) -> Vec<String> {
     let Some([_, _, holders, _, waiters, _]) = value.array() else { return Vec::new() };
     let of = |list: &Reply, index: usize| {
         let rows = list.array().unwrap_or_default().iter();
-        rows.filter_map(|row| Some(row.array()?.get(index)?.text()?.to_owned())).collect::<Vec<_>>()
+        let id = |row: &Reply| Some(keys::client_id(row.array()?.get(index)?.text()?).to_owned());
+        rows.filter_map(id).collect::<Vec<_>>()
     };
     [of(holders, 5), of(waiters, 3)].concat()
 }
@@ -69,6 +70,7 @@ fn waiter(value: &Reply, clients: &Clients) -> Option<WaiterInfo> {
 }
 
 fn about(client: &str, note: &str, clients: &Clients) -> Arc<About> {
+    let client = keys::client_id(client);
     let mut about = clients.get(client).cloned().unwrap_or_else(|| About {
         host: "unknown".into(),
         pid: 0,

@@ -42,17 +42,21 @@ impl Reply {
 }
 
 /// A command, ready to be sent.
+#[derive(Clone)]
 pub(super) struct Command {
     words: usize,
     bytes: Vec<u8>,
     /// The server is to write its messages to other clients before the reply to this one: see
     /// [`Wire::send`](super::wire::Wire::send).
     pub(super) is_answered_last: bool,
+    /// Sent behind an ASKING: the slot is in transit to this node of a cluster.
+    pub(super) is_asking: bool,
 }
 
 impl Command {
     pub(super) fn new(name: &str) -> Self {
-        Self { words: 0, bytes: Vec::with_capacity(256), is_answered_last: false }.arg(name)
+        let bytes = Vec::with_capacity(256);
+        Self { words: 0, bytes, is_answered_last: false, is_asking: false }.arg(name)
     }
 
     pub(super) fn arg(mut self, word: impl AsRef<[u8]>) -> Self {
@@ -73,7 +77,8 @@ impl Command {
     pub(super) fn with_head(&self, old: [&str; 2], new: [&str; 2]) -> Self {
         let head = old.iter().fold(0, |length, word| length + written(word.len()));
         let bytes = Vec::with_capacity(self.bytes.len() + new[1].len());
-        let mut command = Self { words: 0, bytes, is_answered_last: self.is_answered_last };
+        let Self { is_answered_last, is_asking, .. } = *self;
+        let mut command = Self { words: 0, bytes, is_answered_last, is_asking };
         new.iter().for_each(|word| command.push(word));
         command.bytes.extend_from_slice(&self.bytes[head..]);
         command.words = self.words;

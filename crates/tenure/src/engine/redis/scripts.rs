@@ -10,29 +10,45 @@ use std::sync::LazyLock;
 pub(super) struct Script {
     pub(super) text: String,
     pub(super) hash: String,
+    /// The same for a node of a quorum, which checks its marker first; none for a script that decides nothing.
+    marked: Option<Box<Self>>,
+    /// Its plain case, for locks of several slots of a cluster; none for a script that has no plain case.
+    spread: Option<Box<Self>>,
 }
 
+/// What a script for a node of a quorum begins with.
+const QUORUM: &str = include_str!("lua/quorum.lua");
+
+/// Where the plain case of a script begins and ends.
+const PLAIN_BEGIN: &str = "--@ plain_begin.lua";
+const PLAIN_END: &str = "--@ plain_end.lua";
+
+/// What stands there instead in a call for several slots.
+const SPREAD_BEGIN: &str = include_str!("lua/spread_begin.lua");
+const SPREAD_END: &str = include_str!("lua/spread_end.lua");
+
 macro_rules! script {
-    ($name:ident, $file:literal) => {
+    ($name:ident, $file:literal, $make:ident) => {
         pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(include_str!(concat!("lua/", $file))));
+            LazyLock::new(|| Script::$make(include_str!(concat!("lua/", $file))));
     };
 }
 
-script!(ACQUIRE, "acquire.lua");
-script!(RENEW, "renew.lua");
-script!(RELEASE, "release.lua");
-script!(CANCEL, "cancel.lua");
-script!(INSPECT, "inspect.lua");
-script!(FORCE, "force.lua");
+script!(ACQUIRE, "acquire.lua", voting);
+script!(RENEW, "renew.lua", voting);
+script!(RELEASE, "release.lua", voting);
+script!(CANCEL, "cancel.lua", voting);
+script!(INSPECT, "inspect.lua", new);
+script!(FORCE, "force.lua", new);
 
 /// The texts to include. A part comes before those that it includes itself.
-const PARTS: [(&str, &str); 9] = [
-    ("--@ plain_begin.lua", include_str!("lua/plain_begin.lua")),
+const PARTS: [(&str, &str); 10] = [
+    (PLAIN_BEGIN, include_str!("lua/plain_begin.lua")),
     ("--@ plain_result.lua", include_str!("lua/plain_result.lua")),
-    ("--@ plain_end.lua", include_str!("lua/plain_end.lua")),
+    (PLAIN_END, include_str!("lua/plain_end.lua")),
     ("--@ fast_path.lua", include_str!("lua/fast_path.lua")),
     ("--@ lock.lua", include_str!("lua/lock.lua")),
+    ("--@ proposals.lua", include_str!("lua/proposals.lua")),
     ("--@ state.lua", include_str!("lua/state.lua")),
     ("--@ holders.lua", include_str!("lua/holders.lua")),
     ("--@ queue.lua", include_str!("lua/queue.lua")),
@@ -44,11 +60,36 @@ impl Script {
         let text =
             PARTS.iter().fold(operation.to_owned(), |text, (line, part)| text.replace(line, part));
         let hash = sha1_smol::Sha1::from(&text).digest().to_string();
-        Self { text, hash }
+        Self { text, hash, marked: None, spread: None }
+    }
+
+    /// A script with which a node of a quorum votes.
+    fn voting(operation: &str) -> Self {
+        let marked = Self::new(&format!("{QUORUM}{operation}"));
+        let plain = operation.split_once(PLAIN_END).map(|(plain, _)| plain);
+        let spread = plain
+            .map(|plain| plain.replace(PLAIN_BEGIN, SPREAD_BEGIN) + SPREAD_END)
+            .map(|text| Box::new(Self::new(&text)));
+        Self { marked: Some(Box::new(marked)), spread, ..Self::new(operation) }
+    }
+
+    /// Its plain case, for locks of several slots of a cluster.
+    pub(super) fn spread(&'static self) -> Option<&'static Self> {
+        self.spread.as_deref()
+    }
+
+    /// The script for a server, which may be a node of a quorum.
+    pub(super) fn on_node(&'static self, is_node: bool) -> &'static Self {
+        self.marked.as_deref().filter(|_| is_node).unwrap_or(self)
     }
 }
 
 /// All scripts, loaded when a connection is made.
 pub(super) fn all() -> [&'static Script; 6] {
     [&ACQUIRE, &RENEW, &RELEASE, &CANCEL, &INSPECT, &FORCE]
+}
+
+/// Those for several slots, loaded when a connection to a node of a cluster is made.
+pub(super) fn all_spread() -> impl Iterator<Item = &'static Script> {
+    all().into_iter().filter_map(Script::spread)
 }

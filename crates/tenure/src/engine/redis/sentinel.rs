@@ -20,14 +20,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use rustls::pki_types::ServerName;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use self::peer::Peer;
 use self::verdict::{Verdict, judge};
-use super::address::{Endpoint, Login};
+use super::address::{Endpoint, HostPort, Login};
 use super::pace::{Pace, pause};
 use super::resp::Reply;
 use super::tls::Trust;
@@ -40,6 +39,11 @@ use crate::sync::lock;
 /// How often the Sentinels are asked while nothing is announced: an announcement may be lost.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
+/// How often they are asked after a connection was lost, or a switch was announced, and for how long: a failover takes
+/// seconds, and ends with an announcement, which may be lost, and which not all Sentinels know at once.
+const ASK_OFTEN: Duration = Duration::from_millis(100);
+const OFTEN_FOR: Duration = Duration::from_secs(20);
+
 /// How long an address that one Sentinel has announced as left is not used while the majority still names it. The others
 /// learn of a switch within one or two seconds; a Sentinel that is wrong must not lock its clients out for longer.
 const LEFT_FOR: Duration = Duration::from_secs(10);
@@ -50,22 +54,6 @@ const SLOW: Duration = Duration::from_millis(500);
 
 /// How many Sentinels are asked and followed at most, besides those of the URL: one may invent any number of others.
 const MOST_PEERS: usize = 64;
-
-/// A host and a port.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct HostPort {
-    pub(super) host: String,
-    pub(super) port: u16,
-}
-
-impl fmt::Display for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "[{}]:{}", self.host, self.port),
-            false => write!(f, "{}:{}", self.host, self.port),
-        }
-    }
-}
 
 /// What a URL says about Sentinels.
 #[derive(Clone)]
@@ -82,12 +70,7 @@ pub(super) struct Monitored {
 impl Monitored {
     /// Where a Sentinel, or the master that they name, listens.
     fn endpoint(&self, at: &HostPort) -> Result<Endpoint, StoreError> {
-        let HostPort { host, port } = at.clone();
-        let Some(trust) = self.trust.clone() else { return Ok(Endpoint::Tcp(host, port)) };
-        let name = ServerName::try_from(host.clone()).map_err(|_| {
-            StoreError::refused(format!("no certificate can be for a host named `{host}`"))
-        })?;
-        Ok(Endpoint::Tls { host, port, name, trust })
+        at.endpoint(self.trust.as_ref())
     }
 }
 
@@ -191,6 +174,7 @@ impl Sentinels {
     pub(super) async fn watch(self: Arc<Self>, pace: Arc<Pace>) {
         let _ = self.io.set(Handle::current());
         let (mut followed, mut followers) = (BTreeSet::new(), JoinSet::new());
+        let (mut often_until, mut named) = (clock::now(), None);
         loop {
             let peers = lock(&self.state).peers.clone();
             followed.retain(|peer| peers.contains(peer));
@@ -199,14 +183,24 @@ impl Sentinels {
                     followers.spawn(self.clone().follow(peer, pace.clone()));
                 }
             }
-            if let Ok(master) = self.ask().await
-                && self.has_moved_to(&master)
-            {
-                pace.report_moved();
+            if let Ok(master) = self.ask().await {
+                if self.has_moved_to(&master) {
+                    pace.report_moved();
+                }
+                if named.replace(master.clone()).is_some_and(|before| before != master) {
+                    // Connections that wait before their next attempt make it now.
+                    pace.report_located();
+                    often_until = clock::now();
+                }
             }
-            tokio::select! {
-                () = pause(ASK_EVERY) => {}
-                () = self.announced.notified() => {}
+            let rest = if clock::now() < often_until { ASK_OFTEN } else { ASK_EVERY };
+            let is_urgent = tokio::select! {
+                () = pause(rest) => false,
+                () = self.announced.notified() => true,
+                () = pace.lost(), if rest == ASK_EVERY => true,
+            };
+            if is_urgent {
+                often_until = clock::now() + OFTEN_FOR;
             }
         }
     }

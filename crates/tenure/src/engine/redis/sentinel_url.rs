@@ -3,17 +3,14 @@
 //! Login and database are those of the master; the Sentinels' own login is `?sentinel_user=…&sentinel_password=…`.
 //! `rediss+sentinel://` speaks TLS to both, with the parameters of `rediss://`. `redis-sentinel://…/database` with
 //! `?sentinelMasterId=…`, as other clients write it, is understood, too.
-//!
-//! They have several hosts, which the `url` crate does not know; so each is parsed as a URL of its own.
 
 use std::sync::Arc;
 
-use url::{Url, form_urlencoded};
+use url::form_urlencoded;
 
-use super::address::{
-    Address, Login, Master, decode, parse_database, parse_host, parse_trust, refuse,
-};
-use super::sentinel::{HostPort, Monitored, Sentinels};
+use super::address::{Address, Login, Master, decode, parse_database, parse_trust, refuse};
+use super::host_list::HostList;
+use super::sentinel::{Monitored, Sentinels};
 use crate::error::Invalid;
 
 /// Where a Sentinel listens unless the URL says otherwise.
@@ -34,14 +31,9 @@ const SCHEMES: [(&str, bool); 6] = [
 ];
 
 pub(super) fn parse(text: &str) -> Result<Address, Invalid> {
-    if text.contains('#') {
-        return Err(refuse("nothing may follow a #, and no connection is made insecure by it"));
-    }
-    let (scheme, rest) = text.split_once("://").ok_or_else(|| refuse("it names no Sentinel"))?;
-    let is_tls = SCHEMES.iter().any(|(known, is_tls)| *known == scheme && *is_tls);
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let parts = HostList::split(text)?;
+    let is_tls = SCHEMES.iter().any(|(known, is_tls)| *known == parts.scheme && *is_tls);
+    let (path, query) = (parts.path, parts.query);
     let parameters = Parameters::parse(query)?;
     let (master, database) = match &parameters.master {
         Some(master) => (master.clone(), path),
@@ -56,21 +48,14 @@ pub(super) fn parse(text: &str) -> Result<Address, Invalid> {
     let database = database.trim_matches('/');
     let monitored = Monitored {
         master,
-        listed: hosts.split(',').map(parse_sentinel).collect::<Result<_, _>>()?,
+        listed: parts.hosts(PORT)?,
         login: parameters.login,
         trust: parse_trust(is_tls, &parameters.files)?,
     };
-    let (user, password) = match login.split_once(':') {
-        Some((user, password)) => (user, Some(decode(password)?)),
-        None => (login, None),
-    };
+    let database = parse_database(if database.is_empty() { "0" } else { database })?;
     Ok(Address {
         master: Master::Named(Arc::new(Sentinels::new(monitored))),
-        login: Login {
-            user: Some(decode(user)?).filter(|user| !user.is_empty()),
-            password,
-            database: parse_database(if database.is_empty() { "0" } else { database })?,
-        },
+        login: Login { database, ..parts.login },
     })
 }
 
@@ -100,20 +85,9 @@ impl Parameters {
     }
 }
 
-fn parse_sentinel(text: &str) -> Result<HostPort, Invalid> {
-    // The error of the crate could repeat the text.
-    let url = Url::parse(&format!("redis://{text}")).map_err(|_| refuse("a host is not one"))?;
-    let is_more = !url.path().trim_matches('/').is_empty() || !url.username().is_empty();
-    if is_more {
-        return Err(refuse("a host is not one"));
-    }
-    let (host, _) = parse_host(&url)?;
-    Ok(HostPort { host, port: url.port().unwrap_or(PORT) })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::address::greeting;
+    use super::super::address::{HostPort, greeting};
     use super::super::resp::Command;
     use super::*;
 
@@ -126,7 +100,7 @@ mod tests {
     fn monitored(address: &Address) -> &Monitored {
         match &address.master {
             Master::Named(sentinels) => sentinels.monitored(),
-            Master::At(endpoint) => panic!("{endpoint}"),
+            other => panic!("{other}"),
         }
     }
 

@@ -1,13 +1,16 @@
 //! Requests that are not batched: registering the client, inspecting, listing and forcing locks.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::link::Link;
 use super::records::{self, Clients};
+use super::redirect;
 use super::resp::{Command, Reply};
+use super::routes::{MOST_REDIRECTS, Purpose, Routes};
+use super::together::together;
 use super::{errors, keys, scripts};
-use crate::core::clock_step::ClockWatch;
 use crate::core::name::LockName;
 use crate::engine::{ForceOutcome, ForceRequest, ListRequest};
 use crate::error::StoreError;
@@ -20,16 +23,15 @@ const RECORD_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long the record of a client is kept without being refreshed: longer than any lease.
 pub(super) const CLIENT_KEPT: Duration = Duration::from_secs(25 * 3600);
 
-/// A server, and this client's identity on it.
+/// The servers, and this client's identity on them.
 pub(super) struct Server {
-    pub(super) commands: Arc<Link>,
-    /// A renewal must not queue behind other traffic.
-    pub(super) renewals: Arc<Link>,
-    pub(super) client: String,
+    pub(super) routes: Routes,
+    pub(super) client: Arc<str>,
     pub(super) about: About,
-    pub(super) clock: Mutex<ClockWatch>,
     /// The id of the store, once it is known.
     pub(super) store: OnceLock<String>,
+    /// The store's address, in case its id cannot be read.
+    pub(super) address: String,
 }
 
 /// The outcome of registering this client.
@@ -49,11 +51,18 @@ impl Server {
         let kept = CLIENT_KEPT.as_millis().to_string();
         let key = keys::client(&self.client);
         let record = records::client(&self.about);
-        let set = Command::new("SET").arg(key).arg(record).arg("PX").arg(&kept);
-        let written = self.commands.request(&set);
+        let set = Command::new("SET").arg(&key).arg(record).arg("PX").arg(&kept);
+        let written = self.request_at(&key, &set);
         let store = self.read_store_id(&kept);
-        let written = written.await?;
-        store.await?;
+        let (written, store) = tokio::join!(written, store);
+        if let Routes::Cluster(_) = self.routes
+            && let Err(error) = written.as_ref().map(drop).and(store.as_ref().map(drop))
+        {
+            // The nodes that have these keys may be down: locks of others do not depend on them.
+            return if error.is_lasting() { Err(error.clone()) } else { Ok(Registered::Refused) };
+        }
+        let written = written?;
+        store?;
         match errors::error_in(&written) {
             None => Ok(Registered::Written),
             Some(error) if errors::is_full(error) => Ok(Registered::Refused),
@@ -69,36 +78,62 @@ impl Server {
     /// the id is. A store that was made by copying another's data counts as the same one, so that a set of locks
     /// of both is refused as a duplicate, rather than risked. When all data was lost, the first client
     /// that reconnects writes the id that it knows.
-    fn read_store_id(&self, kept: &str) -> impl Future<Output = Result<(), StoreError>> + Send {
+    async fn read_store_id(&self, kept: &str) -> Result<(), StoreError> {
         let fresh = || format!("{:016x}{:016x}", unique_number(), unique_number());
         let store = self.store.get().cloned().unwrap_or_else(fresh);
         let set = Command::new("SET").arg(keys::STORE).arg(store).arg("NX").arg("PX").arg(kept);
         let keep = Command::new("PEXPIRE").arg(keys::STORE).arg(kept);
         let get = Command::new("GET").arg(keys::STORE);
-        let asked = [set, keep, get].map(|command| self.commands.request(&command));
-        async move {
-            // The first two may fail.
-            let [_, _, get] = asked;
-            if let Some(store) = get.await?.text() {
-                // The first answer is kept: locks that were ordered by it stay in order.
-                let _ = self.store.set(store.to_owned());
-            }
-            Ok(())
+        let asked = [set, keep, get];
+        let [set, keep, get] = asked.each_ref().map(|it| self.request_at(keys::STORE, it));
+        // The first two may fail.
+        let (_, _, get) = tokio::join!(set, keep, get);
+        if let Some(store) = get?.text() {
+            // The first answer is kept: locks that were ordered by it stay in order.
+            let _ = self.store.set(store.to_owned());
         }
+        Ok(())
     }
 
     /// The id of the store, which is the same for all its clients, whatever address they use; or its address, if the
     /// id could not be read.
     pub(super) fn store_id(&self) -> String {
-        let address = &self.commands.address;
-        let by_address = || format!("{} database {}", address.master, address.database());
-        self.store.get().cloned().unwrap_or_else(by_address)
+        self.store.get().unwrap_or(&self.address).clone()
+    }
+
+    /// Resolves when a connection for commands has been re-established since the last call. For one task.
+    pub(super) async fn reconnected(&self) {
+        match &self.routes {
+            Routes::One(node) => node.commands.reconnected().await,
+            Routes::Cluster(cluster) => cluster.reconnected().await,
+        }
     }
 
     /// Deletes this client's record, without waiting for the answer.
     pub(super) fn unregister(&self) {
-        let command = Command::new("DEL").arg(keys::client(&self.client));
-        self.commands.send(&command, Box::new(|_| ()));
+        let key = keys::client(&self.client);
+        if let Ok(node) = self.routes.node(self.routes.slot_of_key(&key)) {
+            node.commands.send(&Command::new("DEL").arg(&key), Box::new(|_| ()));
+        }
+    }
+
+    /// Sends a command about one key to the server that has it. An error of the server is a reply.
+    pub(super) async fn request_at(
+        &self,
+        key: &str,
+        command: &Command,
+    ) -> Result<Reply, StoreError> {
+        let slot = self.routes.slot_of_key(key);
+        let (mut node, mut is_asking) = (self.routes.node(slot)?, false);
+        for _ in 0..MOST_REDIRECTS {
+            let mut command = command.clone();
+            command.is_asking = is_asking;
+            let reply = node.commands.request(&command).await?;
+            let redirect = redirect::read(&reply, &node.commands.address);
+            let Some(redirect) = redirect else { return Ok(reply) };
+            (node, is_asking) = self.routes.follow(slot, &redirect)?;
+        }
+        Err(redirect::too_often())
     }
 
     /// Inspects these locks: each is the lock, or the error with which it cannot be read.
@@ -108,9 +143,12 @@ impl Server {
         holders: usize,
         waiters: usize,
     ) -> Result<Vec<Result<LockInfo, StoreError>>, StoreError> {
-        let mut call = self.commands.prepare(&scripts::INSPECT, names.iter(), &self.client);
-        [waiters, holders].iter().for_each(|most| call.command.push(most.to_string()));
-        let replies = self.commands.run(call).await.and_then(array)?;
+        let by_slot = names.chunk_by(|a, b| self.routes.slot(a) == self.routes.slot(b));
+        let calls = by_slot.map(|some| self.inspect_in_one_slot(some, holders, waiters));
+        let mut replies = Vec::with_capacity(names.len());
+        for some in together(calls).await {
+            replies.extend(some?);
+        }
         let clients = self.clients(replies.iter().flat_map(records::clients).collect()).await?;
         let infos = names.iter().zip(&replies).map(|(name, reply)| match reply {
             Reply::Error(error) => Err(errors::of_server(error)),
@@ -119,21 +157,50 @@ impl Server {
         Ok(infos.collect())
     }
 
+    async fn inspect_in_one_slot(
+        &self,
+        names: &[LockName],
+        holders: usize,
+        waiters: usize,
+    ) -> Result<Vec<Reply>, StoreError> {
+        let Some(first) = names.first() else { return Ok(Vec::new()) };
+        let slot = self.routes.slot(first);
+        let client = self.routes.client(&self.client, slot);
+        let prepare = |link: &Link| {
+            let mut call = link.prepare(&scripts::INSPECT, names.iter(), &client);
+            [waiters, holders].iter().for_each(|most| call.command.push(most.to_string()));
+            call
+        };
+        let (_, reply) = self.routes.run(slot, Purpose::Commands, prepare).await?;
+        array(reply)
+    }
+
     /// The records of the clients with these ids.
     async fn clients(&self, mut ids: Vec<String>) -> Result<Clients, StoreError> {
         ids.sort_unstable();
         ids.dedup();
-        if ids.is_empty() {
-            return Ok(Clients::new());
+        let mut by_slot: BTreeMap<u16, Vec<String>> = BTreeMap::new();
+        for id in ids {
+            let slot = self.routes.slot_of_key(&keys::client(&id));
+            by_slot.entry(slot).or_default().push(id);
         }
-        let mut command = Command::new("MGET");
-        ids.iter().for_each(|id| command.push(keys::client(id)));
-        let reply = self.request(&command).await?;
-        let found = ids.into_iter().zip(reply.array().ok_or_else(not_understood)?);
-        let known = found.filter_map(|(id, record)| {
-            Some((id, records::read_client(&mut record.text()?.split(' '))?))
-        });
-        Ok(known.collect())
+        let mut known = Clients::new();
+        for ids in by_slot.into_values() {
+            let mut command = Command::new("MGET");
+            ids.iter().for_each(|id| command.push(keys::client(id)));
+            let reply = self.request_at(&keys::client(&ids[0]), &command).await;
+            let reply = match (reply, &self.routes) {
+                (Ok(Reply::Error(error)), _) => return Err(errors::of_server(&error)),
+                // A client whose record is at a node that is down is unknown; its locks may be elsewhere.
+                (Err(_), Routes::Cluster(_)) => continue,
+                (reply, _) => reply?,
+            };
+            let found = ids.into_iter().zip(reply.array().ok_or_else(not_understood)?);
+            known.extend(found.filter_map(|(id, record)| {
+                Some((id, records::read_client(&mut record.text()?.split(' '))?))
+            }));
+        }
+        Ok(known)
     }
 
     /// Locks with holders or waiters. Scans every key of the server, in small steps.
@@ -175,20 +242,13 @@ impl Server {
         Ok(infos)
     }
 
+    /// The names of all locks, of every server.
     async fn names(&self, prefix: &str) -> Result<Vec<LockName>, StoreError> {
         let mut names = Vec::new();
-        let mut cursor = "0".to_owned();
-        loop {
-            let command = Command::new("SCAN").arg(&cursor).arg("MATCH").arg(keys::pattern(prefix));
-            let reply = self.request(&command.arg("COUNT").arg("1000")).await?;
-            let Some([next, found]) = reply.array() else { return Err(not_understood()) };
-            let found = found.array().ok_or_else(not_understood)?;
-            names.extend(found.iter().filter_map(|key| keys::name(key.text()?)));
-            cursor = next.text().ok_or_else(not_understood)?.to_owned();
-            if cursor == "0" {
-                return Ok(names);
-            }
+        for node in self.routes.nodes() {
+            scan(&node.commands, prefix, &mut names).await?;
         }
+        Ok(names)
     }
 
     /// Takes a lock away from its holders, from as many as possible in each call. Also returns whether there is more
@@ -215,13 +275,18 @@ impl Server {
         &self,
         request: &ForceRequest,
     ) -> Result<(Vec<Owner>, bool, bool), StoreError> {
-        let names = std::iter::once(&request.name);
-        let mut call = self.commands.prepare(&scripts::FORCE, names, &self.client);
+        let slot = self.routes.slot(&request.name);
+        let client = self.routes.client(&self.client, slot);
         let expected = request.expected.map(|owner| owner.to_string()).unwrap_or_default();
         let record = format!("{} {}", records::client(&request.by), keys::encode(&request.reason));
         let kept = RECORD_KEPT.as_millis().to_string();
-        [expected, record, kept].iter().for_each(|argument| call.command.push(argument));
-        let replies = self.commands.run(call).await.and_then(array)?;
+        let prepare = |link: &Link| {
+            let mut call = link.prepare(&scripts::FORCE, std::iter::once(&request.name), &client);
+            [&expected, &record, &kept].iter().for_each(|argument| call.command.push(argument));
+            call
+        };
+        let (_, reply) = self.routes.run(slot, Purpose::Commands, prepare).await?;
+        let replies = array(reply)?;
         let (owners, rest, more) = match &replies[..] {
             [Reply::Error(error), ..] => return Err(errors::of_server(error)),
             [Reply::Array(owners), rest, more] => (owners.iter(), rest.number(), more.number()),
@@ -230,12 +295,24 @@ impl Server {
         let owners: Option<Vec<_>> = owners.map(|owner| owner.text()?.parse().ok()).collect();
         Ok((owners.ok_or_else(not_understood)?, rest == Some(1), more == Some(1)))
     }
+}
 
-    /// Sends a command; an error reply is an error.
-    async fn request(&self, command: &Command) -> Result<Reply, StoreError> {
-        match self.commands.request(command).await? {
-            Reply::Error(error) => Err(errors::of_server(&error)),
-            reply => Ok(reply),
+/// Adds the names of one server's locks. Scans every key of it, in small steps.
+async fn scan(link: &Link, prefix: &str, into: &mut Vec<LockName>) -> Result<(), StoreError> {
+    let mut cursor = "0".to_owned();
+    loop {
+        let command = Command::new("SCAN").arg(&cursor).arg("MATCH").arg(keys::pattern(prefix));
+        let reply = link.request(&command.arg("COUNT").arg("1000")).await?;
+        let (next, found) = match &reply {
+            Reply::Error(error) => return Err(errors::of_server(error)),
+            Reply::Array(parts) if parts.len() == 2 => (&parts[0], &parts[1]),
+            _ => return Err(not_understood()),
+        };
+        let found = found.array().ok_or_else(not_understood)?;
+        into.extend(found.iter().filter_map(|key| keys::name(key.text()?)));
+        cursor = next.text().ok_or_else(not_understood)?.to_owned();
+        if cursor == "0" {
+            return Ok(());
         }
     }
 }

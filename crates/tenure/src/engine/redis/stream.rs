@@ -1,25 +1,16 @@
 //! Streams to a server, with TLS or without: no delay, keepalive and a timeout for a dead peer.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use rustix::net::sockopt;
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
 use super::address::Endpoint;
 use super::socket::{Receiver, Socket};
 use super::tls::Tls;
 use crate::error::StoreError;
-
-/// After how many milliseconds without acknowledgement the kernel closes the connection. Below a third of
-/// the default lease.
-#[cfg(target_os = "linux")]
-const USER_TIMEOUT: u32 = 5_000;
-
-/// How long a connection may be silent before the kernel probes the peer.
-const KEEPALIVE: Duration = Duration::from_secs(5);
+use crate::parking::Waiting;
 
 /// How long connecting may take, including the TLS handshake.
 pub(super) const CONNECT_TIME: Duration = Duration::from_secs(2);
@@ -64,8 +55,7 @@ async fn connect(endpoint: &Endpoint) -> Result<Stream, StoreError> {
             Ok(Stream::Tls(Box::new(tls)))
         }
         Endpoint::Unix(path) => {
-            let opened = UnixStream::connect(path).await.and_then(UnixStream::into_std);
-            let socket = opened.and_then(Socket::new);
+            let socket = Socket::connect_to(path).await;
             socket.map(Stream::Plain).map_err(|error| failed(endpoint, &error))
         }
     }
@@ -73,23 +63,13 @@ async fn connect(endpoint: &Endpoint) -> Result<Stream, StoreError> {
 
 async fn tcp(endpoint: &Endpoint, host: &str, port: u16) -> Result<Socket, StoreError> {
     let opened = TcpStream::connect((host, port)).await;
-    let tuned = opened.and_then(|stream| tune(&stream).map(|()| stream));
-    let socket = tuned.and_then(TcpStream::into_std).and_then(Socket::new);
+    let undelayed = opened.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
+    let socket = undelayed.and_then(Socket::over_tcp);
     socket.map_err(|error| failed(endpoint, &error))
 }
 
 fn failed(endpoint: &Endpoint, error: &io::Error) -> StoreError {
     StoreError::refused(format!("could not connect to {endpoint}: {error}"))
-}
-
-fn tune(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, KEEPALIVE)?;
-    sockopt::set_tcp_keepintvl(stream, KEEPALIVE)?;
-    #[cfg(target_os = "linux")]
-    sockopt::set_tcp_user_timeout(stream, USER_TIMEOUT)?;
-    Ok(())
 }
 
 impl Stream {
@@ -151,8 +131,7 @@ impl Stream {
     /// them, to a server that may perform them much later. A Unix socket does not need this: written bytes are in the
     /// server's buffer at once.
     pub(super) fn reset_when_closed(&self) {
-        // If this fails, the socket is closed as usual.
-        let _ = sockopt::set_socket_linger(self.socket(), Some(Duration::ZERO));
+        self.socket().reset_when_closed();
     }
 
     /// Lets a task on another runtime wait for data.
@@ -160,16 +139,16 @@ impl Stream {
         self.socket().receiver_on(runtime)
     }
 
+    /// Blocks this thread until there are bytes to read, it is woken or the time is over: see
+    /// [`Socket::until_readable`].
+    pub(super) fn until_readable(&self, waiting: &Waiting, at_most: Duration) -> Option<bool> {
+        self.socket().until_readable(waiting, at_most)
+    }
+
     fn socket(&self) -> &Socket {
         match self {
             Self::Plain(socket) => socket,
             Self::Tls(tls) => tls.socket(),
         }
-    }
-}
-
-impl AsFd for Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket().as_fd()
     }
 }

@@ -1,8 +1,10 @@
-//! The receiver of wake-ups: one channel per client, on a connection of its own.
+//! The receiver of wake-ups: one channel per client, on a connection of its own; in a cluster also one in each slot in
+//! which the client waits ([`shards`](super::shards)).
 //!
 //! Messages may be lost with a connection: after a reconnect, all waiters are notified to poll (I7). A PING from time
 //! to time distinguishes a quiet channel from a dead connection.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -11,20 +13,24 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::address::{Address, Endpoint};
+use super::cluster::missed_in;
 use super::dialogue::{self, Dialogue};
+use super::node::Setup;
 use super::pace::{Outage, Pace, pause};
 use super::reader::{self, CHECK_EVERY, Loss, Reader, Received};
 use super::resp::{Command, Reply};
+use super::shards::{Scope, Shards};
 use super::stream::CONNECT_TIME;
 use super::trip::Trip;
+use super::wakeups::Wakeups;
 use super::wire;
 use super::{errors, keys, role};
+use crate::clock;
 use crate::core::fence::Fence;
 use crate::core::moment::Moment;
 use crate::engine::link_monitor::LinkMonitor;
-use crate::engine::{Grant, Listener, Wakeup};
+use crate::engine::{Grant, Wakeup};
 use crate::error::StoreError;
-use crate::foreign;
 use crate::owner::Entry;
 use crate::sync::lock;
 use crate::telemetry;
@@ -35,13 +41,19 @@ const PING_EVERY: Duration = Duration::from_secs(3);
 /// The memory that a message may take: many times the longest, which contains a lock's name.
 const LARGEST: usize = 256 * 1024;
 
+/// What a server before Redis 7 cannot do.
+const SHARDED: &str = "use the channels in slots, which Redis 7 and Valkey have, of";
+
 /// The receiver of one client's wake-ups.
 pub(super) struct Subscriber {
     address: Address,
     pub(super) monitor: LinkMonitor,
     pace: Arc<Pace>,
-    channel: String,
-    listener: Mutex<Option<Weak<dyn Listener>>>,
+    client: Arc<str>,
+    wakeups: Arc<Wakeups>,
+    scope: Scope,
+    /// The subscriptions to slots, if the server is a node of a cluster.
+    pub(super) shards: Shards,
     /// The connection, while it is up.
     subscription: Mutex<Weak<Subscription>>,
     /// The runtime that reads messages, if not the I/O thread.
@@ -56,26 +68,24 @@ impl Subscriber {
     pub(super) fn new(
         address: Address,
         pace: Arc<Pace>,
-        client: &str,
-        runtime: Option<Handle>,
+        setup: &Setup,
         trip: Arc<Trip>,
+        scope: Scope,
     ) -> Arc<Self> {
         Arc::new(Self {
             address,
             monitor: LinkMonitor::new("wake-ups"),
             pace,
-            channel: format!("{}{client}", keys::CHANNEL),
-            listener: Mutex::default(),
+            client: setup.client.clone(),
+            wakeups: setup.wakeups.clone(),
+            scope,
+            shards: Shards::default(),
             subscription: Mutex::new(Weak::new()),
-            runtime,
+            runtime: setup.runtime.clone(),
             trip,
             first: Mutex::default(),
             changed: Notify::new(),
         })
-    }
-
-    pub(super) fn listen(&self, listener: Weak<dyn Listener>) {
-        *lock(&self.listener) = Some(listener);
     }
 
     /// Resolves when the first attempt to subscribe has ended.
@@ -97,7 +107,10 @@ impl Subscriber {
         let mut outage = Outage::default();
         loop {
             let why = subscriber.serve(&mut outage).await;
-            subscriber.monitor.down(why);
+            subscriber.shards.lost();
+            if subscriber.monitor.down(why) {
+                subscriber.pace.report_lost();
+            }
             subscriber.pace.back_off(&mut outage).await;
         }
     }
@@ -117,7 +130,7 @@ impl Subscriber {
         self.monitor.up();
         self.pace.want();
         if !is_first {
-            self.wake(Wakeup::Missed);
+            self.wakeups.wake(self.scope.missed());
         }
         let why = tokio::select! {
             why = self.receive(dialogue) => why,
@@ -145,7 +158,12 @@ impl Subscriber {
                 break;
             }
         }
-        let subscribe = Command::new("SUBSCRIBE").arg(&self.channel);
+        if matches!(self.scope, Scope::Node(..)) {
+            let asked = Command::new("PUBSUB").arg("SHARDNUMSUB");
+            expect(dialogue.request(&asked).await?, endpoint, SHARDED)?;
+        }
+        let channel = format!("{}{}", keys::CHANNEL, self.client);
+        let subscribe = Command::new("SUBSCRIBE").arg(channel);
         let confirmed = expect(dialogue.request(&subscribe).await?, endpoint, "subscribe on")?;
         match kind(&confirmed) {
             Some("subscribe") => Ok(dialogue),
@@ -159,6 +177,7 @@ impl Subscriber {
             reader: Reader::new(dialogue.stream, dialogue.inbox),
             subscriber: self.clone(),
             received: AtomicU64::new(0),
+            writing: tokio::sync::Mutex::new(()),
         });
         if let Some(runtime) = &self.runtime {
             // If that fails, the I/O thread reads.
@@ -169,6 +188,7 @@ impl Subscriber {
         tokio::select! {
             loss = reader::receive(&*subscription) => loss.why,
             why = subscription.check() => why,
+            why = subscription.subscribe_to_slots() => why,
         }
     }
 
@@ -178,18 +198,47 @@ impl Subscriber {
         subscription.iter().for_each(reader::await_arrival);
     }
 
-    /// Delivers a message. Returns false for a reply that is neither a message nor the answer to a PING.
+    /// Delivers a message. Returns false for a reply that was neither expected nor is a message.
     fn deliver(&self, reply: &Reply) -> bool {
-        match (kind(reply), reply.array()) {
-            (Some("message"), Some([_, _, message])) => {
-                match message.text().and_then(read) {
-                    Some(wakeup) => self.wake(wakeup),
+        let text = |at: usize| reply.array()?.get(at)?.text();
+        match (kind(reply), text(1), text(2)) {
+            (Some("message" | "smessage"), _, message) => {
+                match message.and_then(read) {
+                    Some(wakeup) => self.wakeups.wake(wakeup),
                     None => telemetry::not_understood(),
                 }
                 true
             }
-            (kind, _) => kind == Some("pong"),
+            (Some("ssubscribe"), Some(channel), _) => {
+                let confirmed = self.shards.confirmed(channel);
+                confirmed.into_iter().for_each(|slots| self.wakeups.wake(missed_in(slots)));
+                true
+            }
+            (Some("sunsubscribe"), Some(channel), _) => {
+                self.shards.ended(channel).into_iter().for_each(|slot| self.unsubscribed(slot));
+                true
+            }
+            (None, ..) => errors::error_in(reply).is_some_and(|error| self.refused(error)),
+            (kind, ..) => kind == Some("pong"),
         }
+    }
+
+    /// A subscription was refused. Returns false if none was requested.
+    fn refused(&self, error: &str) -> bool {
+        let Some(refused) = self.shards.refused() else { return false };
+        match refused {
+            Some(slot) if errors::is_passing(error) => self.unsubscribed(slot),
+            // For example without the right to subscribe: waiters poll, seldom.
+            Some(_) => telemetry::not_subscribed(error),
+            None => {}
+        }
+        true
+    }
+
+    /// The wake-ups of a slot do not arrive any more.
+    fn unsubscribed(&self, slot: u16) {
+        self.scope.unsubscribed(slot);
+        self.wakeups.wake(missed_in(BTreeSet::from([slot])));
     }
 
     fn note_first(&self, result: Result<(), StoreError>) -> bool {
@@ -201,14 +250,6 @@ impl Subscriber {
         }
         is_first
     }
-
-    pub(super) fn wake(&self, wakeup: Wakeup) {
-        let listener = lock(&self.listener).clone();
-        if let Some(listener) = listener.and_then(|listener| listener.upgrade()) {
-            // It wakes tasks of foreign executors.
-            foreign::call(|| listener.wake(wakeup));
-        }
-    }
 }
 
 /// However the supervisor ends, even by a panic: the subscription is reported as down.
@@ -217,6 +258,7 @@ struct DownOnDrop(Arc<Subscriber>);
 impl Drop for DownOnDrop {
     fn drop(&mut self) {
         let why = StoreError::refused("the client's I/O thread has ended");
+        self.0.shards.lost();
         self.0.note_first(Err(why.clone()));
         self.0.monitor.down(why);
     }
@@ -233,6 +275,8 @@ struct Subscription {
     subscriber: Arc<Subscriber>,
     /// The number of received messages.
     received: AtomicU64,
+    /// One command is written at a time.
+    writing: tokio::sync::Mutex<()>,
 }
 
 impl Subscription {
@@ -243,6 +287,7 @@ impl Subscription {
         loop {
             pause(CHECK_EVERY).await;
             self.reader.check(self.reader.stream.is_readable());
+            self.subscriber.shards.sweep(clock::now());
             silence += CHECK_EVERY;
             let before = std::mem::replace(&mut received, self.received.load(Ordering::Relaxed));
             if received != before {
@@ -254,13 +299,29 @@ impl Subscription {
             }
             if !is_pinged && silence >= PING_EVERY {
                 is_pinged = true;
-                if let Err(error) =
-                    dialogue::write(&self.reader.stream, &Command::new("PING")).await
-                {
+                if let Err(error) = self.write(&Command::new("PING")).await {
                     return error.to_string();
                 }
             }
         }
+    }
+
+    /// Subscribes to the slots in which this client waits; returns when the connection is dead, with the reason.
+    async fn subscribe_to_slots(&self) -> String {
+        let Subscriber { shards, client, .. } = &*self.subscriber;
+        loop {
+            for command in shards.commands(client) {
+                if let Err(error) = self.write(&command).await {
+                    return error.to_string();
+                }
+            }
+            shards.changed.notified().await;
+        }
+    }
+
+    async fn write(&self, command: &Command) -> Result<(), StoreError> {
+        let _alone = self.writing.lock().await;
+        dialogue::write(&self.reader.stream, command).await
     }
 }
 

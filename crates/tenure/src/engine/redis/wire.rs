@@ -52,6 +52,8 @@ struct Traffic {
     awaited: VecDeque<Awaited>,
     /// When the last reply arrived.
     arrived: Option<Moment>,
+    /// Commands are written when so many threads that send several have sent theirs.
+    corks: usize,
     is_over: bool,
 }
 
@@ -81,21 +83,38 @@ impl Wire {
             return done(Err(StoreError::refused("the connection was lost")));
         }
         let (sent, was_clear) = (clock::now(), traffic.unsent.is_empty());
-        if command.is_answered_last {
+        let before: [(bool, &[u8]); 2] = [
+            (command.is_answered_last, b"*1\r\n$4\r\nPING\r\n"),
+            // It holds for the next command alone.
+            (command.is_asking, b"*1\r\n$6\r\nASKING\r\n"),
+        ];
+        for (_, bytes) in before.iter().filter(|(is_sent, _)| *is_sent) {
             // Its reply is ignored, even an error.
             traffic.awaited.push_back(Awaited { sent, done: Box::new(|_| ()) });
-            traffic.unsent.extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
+            traffic.unsent.extend_from_slice(bytes);
         }
         traffic.awaited.push_back(Awaited { sent, done });
         command.write(&mut traffic.unsent);
-        if was_clear {
-            self.write(&mut traffic);
-            if !traffic.unsent.is_empty() {
-                self.left_over.notify_one();
-            }
+        if was_clear && traffic.corks == 0 {
+            self.write_now(&mut traffic);
         }
         drop(traffic);
         reader::await_arrival(self);
+    }
+
+    /// Collects the commands that are sent until the result is dropped, and then writes them at once: one system call
+    /// instead of many.
+    pub(super) fn cork(self: &Arc<Self>) -> Corked {
+        lock(&self.traffic).corks += 1;
+        Corked(self.clone())
+    }
+
+    /// Writes as much as the socket accepts, and leaves the rest to the I/O thread.
+    fn write_now(&self, traffic: &mut Traffic) {
+        self.write(traffic);
+        if !traffic.unsent.is_empty() {
+            self.left_over.notify_one();
+        }
     }
 
     /// Carries the traffic until the connection is lost, or the server has `moved`; then answers all commands that
@@ -224,6 +243,19 @@ impl Received for Wire {
 
     fn is_awaited(&self) -> bool {
         !lock(&self.traffic).awaited.is_empty()
+    }
+}
+
+/// A connection that collects commands.
+pub(super) struct Corked(Arc<Wire>);
+
+impl Drop for Corked {
+    fn drop(&mut self) {
+        let mut traffic = lock(&self.0.traffic);
+        traffic.corks -= 1;
+        if traffic.corks == 0 && !traffic.unsent.is_empty() && !traffic.is_over {
+            self.0.write_now(&mut traffic);
+        }
     }
 }
 

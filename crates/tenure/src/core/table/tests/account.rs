@@ -31,6 +31,7 @@ pub(super) struct Waiting {
     pub(super) entry: Entry,
     pub(super) permits: u32,
     pub(super) alive_until: Moment,
+    proposal: Option<Fence>,
 }
 
 impl Account {
@@ -61,12 +62,17 @@ impl Account {
         before
     }
 
+    /// The request has not changed the limit.
+    pub(super) fn keep_limit(&mut self, before: u32) {
+        self.limit = before;
+    }
+
     /// Only a request that neither holds nor waits has changed the limit.
     pub(super) fn set_limit(&mut self, request: &AcquireRequest, before: u32) {
         self.limit = if self.is_new(request.entry) { request.shape.limit() } else { before };
     }
 
-    fn is_new(&mut self, entry: Entry) -> bool {
+    pub(super) fn is_new(&mut self, entry: Entry) -> bool {
         self.hold_of(entry.owner).is_none() && self.queue.iter().all(|it| it.entry != entry)
     }
 
@@ -108,25 +114,45 @@ impl Account {
         ensure(self.holds.len() < before, "an owner lost a lock that it did not hold")
     }
 
+    /// Whether the request could be granted with this limit, but for the waiters.
+    pub(super) fn has_room(&self, request: &AcquireRequest, limit: u32) -> bool {
+        let permits = request.shape.permits();
+        self.used() + permits <= limit.max(permits)
+            && self.holds.iter().all(|hold| hold.owner != request.entry.owner)
+    }
+
     /// A refusal is correct only if there are waiters ahead or no free permits.
     pub(super) fn judge_refusal(&self, request: &AcquireRequest) -> Verdict {
-        let ahead = self.queue.iter().take_while(|waiting| waiting.entry != request.entry).count();
-        let permits = request.shape.permits();
-        let room = self.used() + permits <= self.limit.max(permits);
-        let is_new_here = self.holds.iter().all(|hold| hold.owner != request.entry.owner);
-        ensure(ahead > 0 || !room || !is_new_here, "refused, though it was free")
+        let ahead = match self.queue.iter().position(|waiting| waiting.entry == request.entry) {
+            Some(at) => at,
+            None => self.place(request),
+        };
+        ensure(ahead > 0 || !self.has_room(request, self.limit), "refused, though it was free")
     }
 
     pub(super) fn wait(&mut self, request: &AcquireRequest, alive_until: Moment) {
         let waiting = self.queue.iter_mut().find(|waiting| waiting.entry == request.entry);
         match waiting {
             Some(waiting) => waiting.alive_until = waiting.alive_until.max(alive_until),
-            None => self.queue.push(Waiting {
-                entry: request.entry,
-                permits: request.shape.permits(),
-                alive_until,
-            }),
+            None => {
+                let waiting = Waiting {
+                    entry: request.entry,
+                    permits: request.shape.permits(),
+                    alive_until,
+                    proposal: request.proposal.map(|it| it.fence),
+                };
+                self.queue.insert(self.place(request), waiting);
+            }
         }
+    }
+
+    /// How many waiters are ahead of a new request: up to the last one that has no proposal, or one that is no larger.
+    pub(super) fn place(&self, request: &AcquireRequest) -> usize {
+        let Some(proposal) = request.proposal else { return self.queue.len() };
+        let ticket = (proposal.fence, request.entry.owner);
+        let is_ahead =
+            |it: &Waiting| it.proposal.is_none_or(|fence| (fence, it.entry.owner) <= ticket);
+        self.queue.iter().rposition(is_ahead).map_or(0, |last| last + 1)
     }
 
     pub(super) fn bury_dead(&mut self, now: Moment) {

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::operation::{Lock, Operation, millis};
+use super::super::operation::{self, Lock, Operation, millis};
 use super::account::{Account, Hold};
 use super::*;
+use crate::core::fence::Fence;
 use crate::core::lease::Lease;
 use crate::engine::{Grant, Queueing};
 use crate::info::About;
@@ -43,7 +44,7 @@ impl<S: Subject> Checker<S> {
     pub(super) fn perform(&mut self, operation: &Operation) -> Verdict {
         self.forget_ended();
         match *operation {
-            Operation::Acquire { lock, owner, number, lease, queue } => {
+            Operation::Acquire { lock, owner, number, lease, queue, proposal } => {
                 let queue = queue.map(|queue| Queueing {
                     heartbeat: millis(queue.heartbeat),
                     claim: millis(queue.claim),
@@ -56,10 +57,14 @@ impl<S: Subject> Checker<S> {
                     lease: Lease::new(millis(lease)).unwrap(),
                     about: self.about.clone(),
                     queue,
+                    proposal: operation::proposal(proposal, self.last(), self.now.wall),
                 };
                 self.acquire(lock, &request)?;
             }
-            Operation::Renew { lock, owner, lease } => self.renew(lock, owner, lease)?,
+            Operation::Renew { lock, owner, lease, commit } => {
+                let commit = commit.map(|it| it.fence(self.last(), self.now.wall));
+                self.renew(lock, owner, lease, commit)?;
+            }
             Operation::Release { lock, owner, number, linger, keep } => {
                 let name = LockName::new(lock.name()).unwrap();
                 let entry = self.entry(owner, number);
@@ -100,31 +105,29 @@ impl<S: Subject> Checker<S> {
 
     fn acquire(&mut self, lock: Lock, request: &AcquireRequest) -> Verdict {
         let mut effects = Effects::new();
-        let limit_before = self.accounts.entry(lock).or_default().widen(request);
+        let account = self.accounts.entry(lock).or_default();
+        let must_repair =
+            account.must_repair(request, Fence::from_value(self.last_fence), self.now.wall);
+        let limit_before = account.widen(request);
         let outcome = self.subject.acquire(request, self.now, &mut effects);
+        let is_granted = matches!(outcome, Acquired::Granted(_));
+        ensure(is_granted || !must_repair, "a holder was refused the repair of its hold")?;
+        account.bury_dead(self.now.clock);
+        let is_next = account.place(request) == 0;
+        let later = proposals::served_after(request, &outcome, is_next, &mut effects);
         self.hear(lock, effects)?;
         let (now, entry) = (self.now.clock, request.entry);
         let account = self.accounts.entry(lock).or_default();
-        account.set_limit(request, limit_before);
         match &outcome {
-            Acquired::Granted(grant) => {
-                account.queue.retain(|waiting| waiting.entry != entry);
-                let until = now + request.lease.duration();
-                if let Some(hold) = account.hold_of(entry.owner) {
-                    ensure(hold.fence == grant.fence, "I4: a re-entry changed the fence")?;
-                    hold.enter(entry.number);
-                    hold.until = hold.until.max(until);
-                } else {
-                    ensure(account.queue.is_empty(), "I10: overtook the waiters")?;
-                    account.hold(Hold::new(
-                        request.entry,
-                        request.shape.permits(),
-                        until,
-                        grant,
-                    ))?;
-                    self.check_fence(grant)?;
-                }
-            }
+            Acquired::Ahead { .. } => account.keep_limit(limit_before),
+            _ if must_repair => account.keep_limit(request.shape.limit()),
+            _ => account.set_limit(request, limit_before),
+        }
+        let (known, wall) = (Fence::from_value(self.last_fence), self.now.wall);
+        match &outcome {
+            Acquired::Granted(grant) => self.granted(lock, request, grant)?,
+            Acquired::Outdated { last } => account.judge_outdated(request, *last, known, wall)?,
+            Acquired::Ahead { clock } => account.judge_ahead(request, *clock, wall)?,
             Acquired::Queued(_) | Acquired::Busy => {
                 account.judge_refusal(request)?;
                 if let (Acquired::Queued(_), Some(queue)) = (&outcome, request.queue) {
@@ -137,16 +140,37 @@ impl<S: Subject> Checker<S> {
             }
             Acquired::Mismatch { .. } => return Err("no kinds were mixed".into()),
         }
+        self.hear(lock, later)?;
         self.check_repeats(lock, |subject, now, effects| {
             let again = subject.acquire(request, now, effects);
             ensure(same_answer(&again, &outcome), "I5: another answer to the same acquire")
         })
     }
 
-    fn renew(&mut self, lock: Lock, owner: u8, lease: u16) -> Verdict {
+    fn granted(&mut self, lock: Lock, request: &AcquireRequest, grant: &Grant) -> Verdict {
+        let (entry, until) = (request.entry, self.now.clock + request.lease.duration());
+        let account = self.accounts.entry(lock).or_default();
+        account.queue.retain(|waiting| waiting.entry != entry);
+        if let Some(hold) = account.hold_of(entry.owner) {
+            ensure(hold.fence == grant.fence, "I4: a re-entry changed the fence")?;
+            hold.enter(entry.number);
+            hold.until = hold.until.max(until);
+            return Ok(());
+        }
+        let is_repair = request.proposal.is_some_and(|proposal| proposal.is_repair);
+        ensure(is_repair || account.place(request) == 0, "I10: overtook the waiters")?;
+        account.hold(Hold::new(entry, request.shape.permits(), until, grant))?;
+        proposals::judge_grant(request, grant, self.now.wall)?;
+        if is_repair && grant.fence == self.last() {
+            return Ok(());
+        }
+        self.check_fence(grant)
+    }
+
+    fn renew(&mut self, lock: Lock, owner: u8, lease: u16, commit: Option<Fence>) -> Verdict {
         let owner = self.owners[usize::from(owner)];
         let lease = Lease::new(millis(lease)).unwrap();
-        let renewal = Renewal { name: LockName::new(lock.name()).unwrap(), owner, lease };
+        let renewal = Renewal { name: LockName::new(lock.name()).unwrap(), owner, lease, commit };
         let mut effects = Effects::new();
         let outcome = self.subject.renew(&renewal, self.now, &mut effects);
         self.hear(lock, effects)?;
@@ -155,6 +179,9 @@ impl<S: Subject> Checker<S> {
             Some(hold) => {
                 ensure(outcome == Renewed::Extended, "a holder was refused its renewal")?;
                 hold.until = hold.until.max(until);
+                hold.fence = commit.map_or(hold.fence, |fence| hold.fence.max(fence));
+                let committed = commit.map_or(0, Fence::value);
+                self.last_fence = self.last_fence.max(committed);
             }
             None => ensure(outcome == Renewed::NotHeld, "I3: renewed a lock that was not held")?,
         }
@@ -226,7 +253,12 @@ impl<S: Subject> Checker<S> {
         let account = self.accounts.entry(lock).or_default();
         let meant: Vec<_> = account.holds.iter().filter(is_meant).map(|hold| hold.owner).collect();
         let notified = effects.iter().filter(|(_, it)| matches!(it, Wakeup::Lost { .. })).count();
+        // The fence is raised after the last loss, before waiters are served.
+        let raises = matches!(effects.last(), Some((_, Wakeup::Lost { .. })));
         self.hear(lock, effects)?;
+        if raises {
+            self.last_fence = self.now.wall.as_micros().max(self.last_fence + 1);
+        }
         let taken = match outcome {
             ForceOutcome::Released(owners) => owners,
             ForceOutcome::NotHeld => Vec::new(),
@@ -251,7 +283,7 @@ impl<S: Subject> Checker<S> {
                     ensure(first == Some(entry), "another than the first waiter was notified")?;
                     continue;
                 }
-                Wakeup::Missed => continue,
+                Wakeup::Missed | Wakeup::MissedIn(_) => continue,
             };
             let until = now + grant.lease;
             if let Some(hold) = account.hold_of(entry.owner) {
@@ -272,6 +304,10 @@ impl<S: Subject> Checker<S> {
         }
         self.accounts.entry(lock).or_default().bury_dead(now);
         Ok(())
+    }
+
+    fn last(&self) -> Fence {
+        Fence::from_value(self.last_fence)
     }
 
     fn check_fence(&mut self, grant: &Grant) -> Verdict {

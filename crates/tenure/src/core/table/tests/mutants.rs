@@ -186,3 +186,61 @@ impl Subject for CountsTheDead {
         self.0.acquire(&request, 1, now, effects)
     }
 }
+
+mutant! {
+    /// Grants a free lock with whatever fence is proposed.
+    GrantsOutdated
+}
+
+impl Subject for GrantsOutdated {
+    fn table(&mut self) -> &mut Table {
+        &mut self.0
+    }
+
+    fn acquire(&mut self, request: &AcquireRequest, now: Now, effects: &mut Effects) -> Acquired {
+        let acquired = self.0.acquire(request, 1, now, effects);
+        let (Acquired::Outdated { .. }, Some(proposal)) = (&acquired, request.proposal) else {
+            return acquired;
+        };
+        let unproposed = AcquireRequest { proposal: None, ..request.clone() };
+        match self.0.acquire(&unproposed, 1, now, effects) {
+            Acquired::Granted(grant) => Acquired::Granted(Grant { fence: proposal.fence, ..grant }),
+            other => other,
+        }
+    }
+}
+
+mutant! {
+    /// Extends the lease only.
+    ForgetsCommit
+}
+
+impl Subject for ForgetsCommit {
+    fn table(&mut self) -> &mut Table {
+        &mut self.0
+    }
+
+    fn renew(&mut self, renewal: &Renewal, now: Now, effects: &mut Effects) -> Renewed {
+        self.0.renew(&Renewal { commit: None, ..renewal.clone() }, now, effects)
+    }
+}
+
+mutant! {
+    /// First come, first served, as on a single server: the nodes of a quorum hand over to different waiters.
+    OrdersByArrival
+}
+
+impl Subject for OrdersByArrival {
+    fn table(&mut self) -> &mut Table {
+        &mut self.0
+    }
+
+    fn acquire(&mut self, request: &AcquireRequest, now: Now, effects: &mut Effects) -> Acquired {
+        let mut request = request.clone();
+        let is_held = self.0.inspect(&request.name, now, effects).holding > 0;
+        if is_held && request.queue.is_some() {
+            request.proposal = None;
+        }
+        self.0.acquire(&request, 1, now, effects)
+    }
+}

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::bytes::{Reader, Unreadable, Writer};
+use crate::core::fence::Fence;
 use crate::core::holders::{Entries, Holder, Holders};
 use crate::core::lock::LockState;
 use crate::core::queue::{Queue, Waiter};
@@ -12,6 +13,9 @@ use crate::info::ForceRecord;
 
 /// Another format gets another version, so that no program misreads it.
 const VERSION: u8 = 1;
+
+/// The version of a lock whose waiters have proposals; each of them is one field longer.
+const WITH_PROPOSALS: u8 = 2;
 
 /// The state of the store besides its locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +44,9 @@ impl Meta {
 }
 
 pub(crate) fn encode_lock(lock: &LockState) -> Vec<u8> {
-    let mut out = Writer::with_tag(VERSION);
+    let mut waiters = lock.queue.iter().flat_map(|queue| queue.iter());
+    let has_proposals = waiters.any(|waiter| waiter.proposal.is_some());
+    let mut out = Writer::with_tag(if has_proposals { WITH_PROPOSALS } else { VERSION });
     out.byte(number_of(lock.kind));
     out.short(lock.limit);
     out.length(lock.holders.len());
@@ -55,13 +61,18 @@ pub(crate) fn encode_lock(lock: &LockState) -> Vec<u8> {
     out.length(lock.queue.as_ref().map_or(0, |queue| queue.len()));
     for waiter in lock.queue.iter().flat_map(|queue| queue.iter()) {
         write_waiter(&mut out, waiter);
+        if has_proposals {
+            out.long(waiter.proposal.map_or(0, Fence::value));
+        }
     }
     out.finish()
 }
 
 /// Also refuses bytes that can be read but are no valid lock: the rules would fail on it, or not terminate.
 pub(crate) fn decode_lock(bytes: &[u8]) -> Result<LockState, Unreadable> {
-    read(bytes, |from| {
+    let has_proposals = bytes.first() == Some(&WITH_PROPOSALS);
+    let version = if has_proposals { WITH_PROPOSALS } else { VERSION };
+    read_version(version, bytes, |from| {
         let (kind, limit) = (kind_of(from.byte()?)?, from.short()?);
         Shape::new(kind, limit, 1).map_err(|_| "its limit is out of range")?;
         let mut lock = LockState { kind, limit, holders: Holders::None, queue: None };
@@ -76,7 +87,10 @@ pub(crate) fn decode_lock(bytes: &[u8]) -> Result<LockState, Unreadable> {
             lock.holders.insert(holder);
         }
         for _ in 0..from.length()? {
-            let waiter = read_waiter(from)?;
+            let mut waiter = read_waiter(from)?;
+            if has_proposals {
+                waiter.proposal = Some(from.fence()?).filter(|fence| fence.value() > 0);
+            }
             let queue = lock.queue.get_or_insert_with(Box::<Queue>::default);
             if queue.find_mut(waiter.entry).is_some() {
                 return Err("one entry waits twice");
@@ -116,13 +130,21 @@ pub(crate) fn forced_at(bytes: &[u8]) -> Duration {
     from.duration().unwrap_or_default()
 }
 
-/// Reads a whole record of this version.
+/// Reads a whole record.
 fn read<T>(
     bytes: &[u8],
     content: impl FnOnce(&mut Reader<'_>) -> Result<T, Unreadable>,
 ) -> Result<T, Unreadable> {
+    read_version(VERSION, bytes, content)
+}
+
+fn read_version<T>(
+    version: u8,
+    bytes: &[u8],
+    content: impl FnOnce(&mut Reader<'_>) -> Result<T, Unreadable>,
+) -> Result<T, Unreadable> {
     let mut from = Reader::new(bytes);
-    if from.byte()? != VERSION {
+    if from.byte()? != version {
         return Err("it was not written by this version of Tenure");
     }
     let value = content(&mut from)?;
@@ -183,6 +205,7 @@ fn read_waiter(from: &mut Reader<'_>) -> Result<Waiter, Unreadable> {
         lease: from.lease()?,
         claim: from.duration()?,
         fences: from.short()?,
+        proposal: None,
         alive_until: from.moment()?,
         since: from.moment()?,
         client_id: from.short()?,

@@ -123,12 +123,12 @@ fn a_sweep_passes_over_what_cannot_be_read() {
     let (_folder, engine, other) = engines();
     for name in ["a", "c"] {
         let tenure = Tenure::builder().engine(LocalEngine::open(engine.store.folder()).unwrap());
-        let lock = tenure.unwrap().lock(name).fixed_lease(Duration::from_millis(10));
+        let lock = tenure.unwrap().lock(name).fixed_lease(Duration::from_secs(10));
         block_on(block_on(lock.try_acquire()).unwrap().unwrap().detach()).unwrap();
     }
     corrupt(&other, b'l', "b");
     let mut now = clock::both();
-    now.clock = now.clock + Duration::from_secs(1);
+    now.clock = now.clock + Duration::from_secs(15);
     let mut transaction = Transaction::begin(&engine.store, Patience::Long).unwrap();
     assert_eq!(transaction.sweep_slice(now).unwrap(), (2, true));
     assert_eq!(transaction.keys(b"l", b"", 10).unwrap(), [key(b'l', "b")]);
@@ -186,6 +186,7 @@ fn use_lock(lock: crate::core::lock::LockState) {
         lease,
         about: about.clone(),
         queue,
+        proposal: None,
     };
     table.inspect(&name, now, &mut effects);
     table.list(&ListRequest { prefix: String::new(), limit: 9 }, now, &mut effects);
@@ -193,7 +194,11 @@ fn use_lock(lock: crate::core::lock::LockState) {
     table.acquire(&request(Entry::single()), 1, now, &mut effects);
     table.acquire(&AcquireRequest { shape: all, ..request(entry) }, 1, now, &mut effects);
     table.lock_mut(&name).map(ended);
-    table.renew(&Renewal { name: name.clone(), owner: entry.owner, lease }, now, &mut effects);
+    table.renew(
+        &Renewal { name: name.clone(), owner: entry.owner, lease, commit: None },
+        now,
+        &mut effects,
+    );
     table.release(&ReleaseRequest::new(name.clone(), entry), now, &mut effects);
     let (by, reason) = (about.clone(), "".into());
     let force = ForceRequest { name: name.clone(), expected: None, reason, by };

@@ -39,6 +39,7 @@ pub(super) fn a_queue(waiters: u32, holders: &[u32]) -> (LockState, Vec<Entry>) 
             since,
             about,
             client_id,
+            proposal: None,
         };
         lock.queue.get_or_insert_default().push(waiter);
     }

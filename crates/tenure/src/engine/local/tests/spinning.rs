@@ -36,6 +36,7 @@ fn request(name: &LockName) -> AcquireRequest {
             claim: Duration::from_secs(3),
             fences: 1,
         }),
+        proposal: None,
     }
 }
 

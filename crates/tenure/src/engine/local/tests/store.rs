@@ -22,11 +22,11 @@ fn a_list_reads_no_more_than_it_shows() {
     transaction.put(&key(b'l', "x9"), &[1, 2, 3]).unwrap();
     transaction.commit().unwrap();
     let tenure = Tenure::builder().engine(engine).unwrap();
-    let ended = tenure.lock("x0").fixed_lease(Duration::from_millis(10));
+    let ended = tenure.lock("x0").fixed_lease(Duration::from_secs(1));
     block_on(block_on(ended.try_acquire()).unwrap().unwrap().detach()).unwrap();
     let take = |it| block_on(tenure.lock(format!("x{it}")).acquire()).unwrap();
     let guards: Vec<_> = (1..4).map(take).collect();
-    pass(Duration::from_millis(20));
+    pass(Duration::from_millis(1_100));
     let names = |limit| {
         let infos = block_on(tenure.list("x", limit))?;
         Ok::<_, Error>(infos.iter().map(|info| info.name.to_string()).collect::<Vec<_>>())
@@ -61,11 +61,12 @@ fn a_sweep_continues_where_it_ended() {
         Tenure::builder().engine(LocalEngine::open(folder.path().join("t")).unwrap()).unwrap();
     let kept = block_on(tenure.lock("x010").acquire()).unwrap();
     for number in 0..100 {
-        let lock = tenure.lock(format!("y{number:0>3}")).fixed_lease(Duration::from_millis(10));
+        let lock = tenure.lock(format!("y{number:0>3}")).fixed_lease(Duration::from_secs(10));
         block_on(block_on(lock.try_acquire()).unwrap().unwrap().detach()).unwrap();
     }
     let mut now = clock::both();
-    now.clock = now.clock + Duration::from_millis(20);
+    // The leases of all but the first have ended by then.
+    now.clock = now.clock + Duration::from_secs(15);
     let slice = || {
         let mut transaction = Transaction::begin(&engine.store, Patience::Long).unwrap();
         let swept = transaction.sweep_slice(now).unwrap();

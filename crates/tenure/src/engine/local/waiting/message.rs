@@ -35,7 +35,7 @@ pub(crate) fn encode(wakeup: &Wakeup) -> Vec<u8> {
             out.entry(*entry);
             out.finish()
         }
-        Wakeup::Missed => Writer::with_tag(MISSED).finish(),
+        Wakeup::Missed | Wakeup::MissedIn(_) => Writer::with_tag(MISSED).finish(),
     }
 }
 

@@ -64,7 +64,7 @@ mod tests {
     fn cancels(ends: &[(&LockName, Owner)]) -> Vec<Box<dyn Item>> {
         let cancel = |(name, owner): &(&LockName, Owner)| {
             let entry = Entry { owner: *owner, number: 0 };
-            awaited(CancelRequest { name: (*name).clone(), entry }).0
+            awaited(CancelRequest { name: (*name).clone(), entry }, 0).0
         };
         ends.iter().map(cancel).collect()
     }

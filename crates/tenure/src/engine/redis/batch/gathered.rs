@@ -1,16 +1,29 @@
 //! The operations that have not been sent, and the order in which they are.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
 
+use super::super::node::Node;
 use super::super::scripts::Script;
 use super::MOST;
 use super::flights::{FlightId, Flights};
 use super::item::{Batch, Item};
+use super::spread::Spreading;
+use crate::clock;
+use crate::core::moment::Moment;
 use crate::core::name::LockName;
+use crate::owner::Owner;
 
 /// This many operations make a call worth sending though others of its kind are in flight: its fixed cost is shared by
 /// enough of them, and the server is not idle while this client reads replies.
 const FULL_BATCH: usize = 16;
+
+/// For how long an answer counts that a slot is in transit.
+const ASK_COUNTS_FOR: Duration = Duration::from_millis(100);
+
+/// So many lanes are kept though they are idle: a cluster has one for each slot and script.
+const LANES_KEPT: usize = 1024;
 
 /// With full batches, this many calls of a kind may be in flight, however near the server is: one in progress, one
 /// queued in the server, and one whose answer this client reads.
@@ -21,8 +34,15 @@ const CALLS_WITH_FULL_BATCHES: usize = 3;
 pub(super) struct Gathered {
     /// The operations that wait, by name, in order. No list is empty.
     pub(super) waiting: HashMap<LockName, VecDeque<Waiting>>,
-    pub(super) lanes: Vec<Lane>,
+    lanes: HashMap<LaneKey, Lane>,
+    /// The lanes with names that are ready, in the order in which they became so.
+    busy_lanes: VecDeque<LaneKey>,
     pub(super) flights: Flights,
+    pub(super) spreading: Spreading,
+    /// How many calls are in flight, of all lanes.
+    in_flight: usize,
+    /// Acquires that are held back until their wake-ups arrive, by their numbers.
+    held_back: HashMap<u64, (LockName, Owner)>,
     /// How many operations were added so far.
     added: u64,
     /// A thread is sending, and checks for more before it ends.
@@ -36,11 +56,56 @@ pub(super) struct Waiting {
     pub(super) item: Box<dyn Item>,
     /// It is sent in a call of its own.
     pub(super) is_alone: bool,
+    /// It is sent to another node than that of its slot. Only if it is sent alone.
+    pub(super) asks: Option<Asks>,
 }
 
-/// The calls of one script.
+/// A node of a cluster to which a slot is in transit, and where a request is announced.
+#[derive(Clone)]
+pub(super) struct Asks {
+    pub(super) node: Arc<Node>,
+    /// When the other node has said so.
+    pub(super) since: Moment,
+}
+
+impl Asks {
+    /// The node, unless the slot may have arrived meanwhile, and perhaps be on its way again: a request that is announced
+    /// then could make a lock at a node that has not got it.
+    fn current(self) -> Option<Arc<Node>> {
+        (clock::now().since(self.since) < ASK_COUNTS_FOR).then_some(self.node)
+    }
+}
+
+/// The calls of one script, for some of the locks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct LaneKey {
+    script: usize,
+    pub(super) locks: Locks,
+}
+
+/// The locks that a call may be for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Locks {
+    /// Those of one slot. One server has one slot.
+    Of(u16),
+    /// Those of the slots of a cluster's node, if they are plain ([`spread`](super::spread)).
+    On(u64),
+}
+
+impl LaneKey {
+    pub(super) fn of(item: &dyn Item) -> Self {
+        let on_node = item.node().map(Locks::On);
+        Self { locks: on_node.unwrap_or(Locks::Of(item.slot())), ..Self::new(item.script(), 0) }
+    }
+
+    pub(super) fn new(script: &'static Script, slot: u16) -> Self {
+        Self { script: std::ptr::from_ref(script).addr(), locks: Locks::Of(slot) }
+    }
+}
+
+/// The calls of one script for some of the locks.
+#[derive(Default)]
 pub(super) struct Lane {
-    pub(super) script: &'static Script,
     pub(super) in_flight: usize,
     /// The next call carries the script's text.
     pub(super) sends_text: bool,
@@ -50,7 +115,7 @@ pub(super) struct Lane {
 
 impl Lane {
     /// Whether a call can be sent, with at most `calls` in flight; a full batch with a few more.
-    pub(super) fn can_send(&self, calls: usize) -> bool {
+    fn can_send(&self, calls: usize) -> bool {
         let is_full = self.ready.len() >= FULL_BATCH && self.in_flight < CALLS_WITH_FULL_BATCHES;
         is_full || self.in_flight < calls && !self.ready.is_empty()
     }
@@ -59,28 +124,55 @@ impl Lane {
 /// A call that is about to be sent.
 pub(super) struct Dispatch {
     pub(super) id: FlightId,
+    pub(super) lane: LaneKey,
     pub(super) batch: Batch,
     /// It carries the script's text.
     pub(super) sends_text: bool,
+    /// The node it is sent to, if its slot is in transit.
+    pub(super) asks: Option<Arc<Node>>,
 }
 
 impl Gathered {
-    pub(super) fn lane(&mut self, script: &'static Script) -> &mut Lane {
-        let known = self.lanes.iter().position(|lane| std::ptr::eq(lane.script, script));
-        let index = known.unwrap_or_else(|| {
-            let ready = VecDeque::new();
-            self.lanes.push(Lane { script, in_flight: 0, sends_text: false, ready });
-            self.lanes.len() - 1
-        });
-        &mut self.lanes[index]
+    pub(super) fn lane(&mut self, key: LaneKey) -> &mut Lane {
+        self.lanes.entry(key).or_default()
+    }
+
+    /// Lists the lane of a name that has become ready.
+    fn list(&mut self, key: LaneKey, name: LockName, is_first: bool) {
+        let ready = &mut self.lane(key).ready;
+        if is_first {
+            ready.push_front(name);
+        } else {
+            ready.push_back(name);
+        }
+        if ready.len() == 1 {
+            self.busy_lanes.push_back(key);
+        }
+    }
+
+    /// A call is no longer in flight.
+    pub(super) fn land(&mut self, key: LaneKey, id: FlightId) {
+        self.flights.complete(id);
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if let Some(lane) = self.lanes.get_mut(&key) {
+            lane.in_flight -= 1;
+            let is_idle = lane.in_flight == 0 && lane.ready.is_empty() && !lane.sends_text;
+            if is_idle && self.lanes.len() > LANES_KEPT {
+                self.lanes.remove(&key);
+            }
+        }
     }
 
     pub(super) fn add(&mut self, mut item: Box<dyn Item>) {
         self.added += 1;
         item.set_number(self.added);
         let name = item.name().clone();
+        if !item.is_acquire() && !self.held_back.is_empty() {
+            let ended = item.owner();
+            self.held_back.retain(|_, (of, owner)| *of != name || *owner != ended);
+        }
         let of_name = self.waiting.entry(name.clone()).or_default();
-        of_name.push_back(Waiting { item, is_alone: false });
+        of_name.push_back(Waiting { item, is_alone: false, asks: None });
         if of_name.len() == 1 {
             self.make_ready(name);
         }
@@ -89,32 +181,42 @@ impl Gathered {
     /// Makes the first waiting operation of a name ready. Returns whether it goes before all others.
     fn make_ready(&mut self, name: LockName) -> bool {
         let Some(first) = self.waiting.get(&name).and_then(VecDeque::front) else { return false };
-        let (script, is_first) = (first.item.script(), first.is_alone);
-        let ready = &mut self.lane(script).ready;
-        if is_first {
-            ready.push_front(name);
-        } else {
-            ready.push_back(name);
-        }
+        let (key, is_first) = (LaneKey::of(&*first.item), first.is_alone);
+        self.list(key, name, is_first);
         is_first
     }
 
     /// Adds an operation that was taken, and not performed, where it was in the order of its name.
     pub(super) fn put_back(&mut self, waiting: Waiting) {
-        let (name, script) = (waiting.item.name().clone(), waiting.item.script());
+        let (name, key) = (waiting.item.name().clone(), LaneKey::of(&*waiting.item));
         let of_name = self.waiting.entry(name.clone()).or_default();
         let number = waiting.item.number();
         let at = of_name.iter().position(|it| it.item.number() > number).unwrap_or(of_name.len());
-        let before = of_name.front().map(|it| it.item.script());
+        let before = of_name.front().map(|it| LaneKey::of(&*it.item));
         of_name.insert(at, waiting);
         if at > 0 {
             return;
         }
         // The former first operation is not ready any more.
         if let Some(before) = before {
-            self.lane(before).ready.retain(|it| *it != name);
+            let ready = &mut self.lane(before).ready;
+            ready.retain(|it| *it != name);
+            if ready.is_empty() {
+                self.busy_lanes.retain(|it| *it != before);
+            }
         }
-        self.lane(script).ready.push_front(name);
+        self.list(key, name, true);
+    }
+
+    /// Holds back an acquire that waits in a queue until its wake-ups arrive.
+    pub(super) fn hold_back(&mut self, item: &dyn Item) {
+        self.held_back.insert(item.number(), (item.name().clone(), item.owner()));
+    }
+
+    /// Whether an acquire that was held back may be sent again: none of its owner's entries was released or cancelled
+    /// meanwhile.
+    pub(super) fn is_still_held_back(&mut self, item: &dyn Item) -> bool {
+        self.held_back.remove(&item.number()).is_some()
     }
 
     /// Whether a release or a cancel of the same owner is in flight, or waits.
@@ -125,48 +227,74 @@ impl Gathered {
             || waiting.any(|it| !it.item.is_acquire() && it.item.owner() == owner)
     }
 
-    /// The server has lost its scripts: the next call of each kind carries its text, unless that was sent since.
-    pub(super) fn send_texts(&mut self, is_sent: impl Fn(&'static Script) -> bool) {
+    /// The server of a slot has lost its scripts: the next call of each kind carries its text, unless that was sent since.
+    pub(super) fn send_texts(&mut self, slot: u16, is_sent: impl Fn(&'static Script) -> bool) {
         for script in super::scripts() {
-            self.lane(script).sends_text |= !is_sent(script);
+            self.lane(LaneKey::new(script, slot)).sends_text |= !is_sent(script);
         }
     }
 
-    /// Whether a call can be sent, with at most `calls` of a kind in flight.
-    pub(super) fn can_send(&self, calls: usize) -> bool {
-        self.lanes.iter().any(|lane| lane.can_send(calls))
+    /// Whether operations are ready to be sent.
+    pub(super) fn is_more(&self) -> bool {
+        !self.busy_lanes.is_empty()
+    }
+
+    /// How many calls are in flight, of all kinds.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Whether a call can be sent, with at most so many for these locks in flight.
+    pub(super) fn can_send(&self, calls: &impl Fn(Locks) -> usize) -> bool {
+        self.busy_lanes.iter().any(|key| self.lanes[key].can_send(calls(key.locks)))
     }
 
     /// Takes the operations of the next call; none if no call can be sent.
-    pub(super) fn take(&mut self, calls: usize) -> Option<Dispatch> {
-        let lane = self.lanes.iter_mut().find(|lane| lane.can_send(calls))?;
+    pub(super) fn take(&mut self, calls: &impl Fn(Locks) -> usize) -> Option<Dispatch> {
+        let mut busy = self.busy_lanes.iter();
+        let at = busy.position(|key| self.lanes[key].can_send(calls(key.locks)))?;
+        let key = self.busy_lanes.remove(at)?;
+        self.in_flight += 1;
+        let lane = self.lane(key);
         lane.in_flight += 1;
-        let (script, sends_text) = (lane.script, std::mem::take(&mut lane.sends_text));
-        let mut batch = Batch::new();
+        let sends_text = std::mem::take(&mut lane.sends_text);
+        let (mut batch, mut asks) = (Batch::new(), None);
         // As many names as were ready, so that a name with a long list does not have two turns.
-        for _ in 0..lane.ready.len() {
-            if batch.len() == MOST {
-                break;
-            }
-            let Some(name) = self.lane(script).ready.pop_front() else { break };
-            if self.take_of(name, script, &mut batch) {
+        let ready = std::mem::take(&mut lane.ready);
+        let mut ready = ready.into_iter();
+        while batch.len() < MOST
+            && let Some(name) = ready.next()
+        {
+            if self.take_of(name, key, &mut batch, &mut asks) {
                 break;
             }
         }
+        self.list_again(key, ready);
         let id = self.flights.begin(&batch);
-        Some(Dispatch { id, batch, sends_text })
+        Some(Dispatch { id, lane: key, batch, sends_text, asks })
+    }
+
+    /// The names that are still ready, before those that have become so meanwhile.
+    fn list_again(&mut self, key: LaneKey, left: impl DoubleEndedIterator<Item = LockName>) {
+        let lane = self.lane(key);
+        let was_empty = lane.ready.is_empty();
+        left.rev().for_each(|name| lane.ready.push_front(name));
+        if was_empty && !lane.ready.is_empty() {
+            self.busy_lanes.push_back(key);
+        }
     }
 
     /// Takes the first operations of a name, as far as they are of one kind. Returns whether the call is complete.
     pub(super) fn take_of(
         &mut self,
         name: LockName,
-        script: &'static Script,
+        key: LaneKey,
         batch: &mut Batch,
+        asks: &mut Option<Arc<Node>>,
     ) -> bool {
         let Some(of_name) = self.waiting.get_mut(&name) else { return false };
         let fits = |waiting: &Waiting, batch: &Batch| {
-            std::ptr::eq(waiting.item.script(), script)
+            LaneKey::of(&*waiting.item) == key
                 && batch.len() < MOST
                 && (batch.is_empty() || !waiting.is_alone)
         };
@@ -174,6 +302,7 @@ impl Gathered {
         while !is_complete && of_name.front().is_some_and(|waiting| fits(waiting, batch)) {
             let Some(waiting) = of_name.pop_front() else { break };
             is_complete = waiting.is_alone;
+            *asks = waiting.asks.and_then(Asks::current);
             batch.push(waiting.item);
         }
         if of_name.is_empty() {

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use super::super::errors::of_server;
 use super::super::link::closed;
 use super::super::resp::{Command, Reply};
+use super::super::routes::MOST_REDIRECTS;
 use super::super::scripts::Script;
 use crate::core::name::LockName;
 use crate::engine::{Answer, CancelRequest};
@@ -46,6 +47,11 @@ pub(in crate::engine::redis) trait Batched: Send + 'static {
     fn hands_over(&self) -> bool {
         false
     }
+
+    /// Whether the plain case of its script may perform it.
+    fn is_plain(&self) -> bool {
+        false
+    }
 }
 
 /// The arguments that all operations of a client have in common.
@@ -68,19 +74,50 @@ pub(super) trait Item: Send {
     fn hands_over(&self) -> bool;
     /// The owner whose entry it is about.
     fn owner(&self) -> Owner;
+    /// Whether the plain case of its script may perform it.
+    fn is_plain(&self) -> bool;
+    /// The slot of its lock.
+    fn slot(&self) -> u16;
+    /// The node of a cluster with whose other operations it is sent; none if only with those of its slot.
+    fn node(&self) -> Option<u64>;
+    fn set_node(&mut self, node: Option<u64>);
     /// Its number in the order in which operations were added.
     fn number(&self) -> u64;
     fn set_number(&mut self, number: u64);
+    /// Counts a redirection; returns whether it was redirected too often.
+    fn is_redirected_too_often(&mut self) -> bool;
+    /// Whether this line says that it waits in a queue, and it was not sent again for that reason.
+    fn begins_to_wait(&self, line: &str) -> bool;
+    /// It is sent again because its wake-ups arrive only now.
+    fn note_heard(&mut self);
+    /// Whether its caller has dropped the answer.
+    fn is_dropped(&self) -> bool;
     /// Answers it, with its line of the call's answer. Returns its continuation, if there is more to do.
     fn complete(self: Box<Self>, line: Result<Option<&str>, &StoreError>) -> Option<Box<dyn Item>>;
 }
 
 pub(super) struct Awaited<O: Batched> {
     operation: O,
+    slot: u16,
+    node: Option<u64>,
     number: u64,
     reply: oneshot::Sender<Result<O::Outcome, StoreError>>,
     /// How often it, or the operation that it continues, was continued so far.
     continued: u32,
+    redirected: u32,
+    /// It was sent again because its wake-ups arrive only now.
+    is_heard: bool,
+}
+
+impl<O: Batched> Awaited<O> {
+    fn new(
+        operation: O,
+        slot: u16,
+        reply: oneshot::Sender<Result<O::Outcome, StoreError>>,
+    ) -> Self {
+        let (node, number, continued, redirected, is_heard) = (None, 0, 0, 0, false);
+        Self { operation, slot, node, number, reply, continued, redirected, is_heard }
+    }
 }
 
 impl<O: Batched> Item for Awaited<O> {
@@ -108,12 +145,45 @@ impl<O: Batched> Item for Awaited<O> {
         self.operation.owner()
     }
 
+    fn is_plain(&self) -> bool {
+        self.operation.is_plain()
+    }
+
+    fn slot(&self) -> u16 {
+        self.slot
+    }
+
+    fn node(&self) -> Option<u64> {
+        self.node
+    }
+
+    fn set_node(&mut self, node: Option<u64>) {
+        self.node = node;
+    }
+
     fn number(&self) -> u64 {
         self.number
     }
 
     fn set_number(&mut self, number: u64) {
         self.number = number;
+    }
+
+    fn is_redirected_too_often(&mut self) -> bool {
+        self.redirected += 1;
+        self.redirected > MOST_REDIRECTS
+    }
+
+    fn begins_to_wait(&self, line: &str) -> bool {
+        O::IS_SENT_AGAIN && !self.is_heard && line.starts_with("2 ") && !is_more(line)
+    }
+
+    fn note_heard(&mut self) {
+        self.is_heard = true;
+    }
+
+    fn is_dropped(&self) -> bool {
+        self.reply.is_closed()
     }
 
     fn complete(
@@ -126,7 +196,8 @@ impl<O: Batched> Item for Awaited<O> {
         if continues && O::IS_SENT_AGAIN && !self.reply.is_closed() {
             return Some(self);
         }
-        let next = continues.then(|| settling(self.operation.name().clone(), self.continued));
+        let next =
+            continues.then(|| settling(self.operation.name().clone(), self.slot, self.continued));
         let outcome = match line {
             Ok(line) => read(&self.operation, line),
             Err(error) => Err(error.clone()),
@@ -138,27 +209,48 @@ impl<O: Batched> Item for Awaited<O> {
 }
 
 /// Settles a lock, by cancelling an entry that does not exist.
-pub(super) fn settling(name: LockName, continued: u32) -> Box<dyn Item> {
+pub(super) fn settling(name: LockName, slot: u16, continued: u32) -> Box<dyn Item> {
     let operation = CancelRequest { name, entry: Entry::single() };
-    Box::new(Awaited { operation, number: 0, reply: oneshot::channel().0, continued })
+    Box::new(Awaited { continued, ..Awaited::new(operation, slot, oneshot::channel().0) })
 }
 
 pub(super) type Batch = Vec<Box<dyn Item>>;
 
-pub(super) fn awaited<O: Batched>(operation: O) -> (Box<dyn Item>, Answer<O::Outcome>) {
+pub(super) fn awaited<O: Batched>(operation: O, slot: u16) -> (Box<dyn Item>, Answer<O::Outcome>) {
     let (reply, answer) = oneshot::channel();
     let answer = Answer::later(async move { answer.await.unwrap_or_else(|_| Err(closed())) });
-    (Box::new(Awaited { operation, number: 0, reply, continued: 0 }), answer)
+    (Box::new(Awaited::new(operation, slot, reply)), answer)
 }
 
-/// Answers every operation of a call; returns their continuations.
-pub(super) fn distribute(batch: Batch, result: Result<Reply, StoreError>) -> Batch {
+/// What is left of a call after its answer.
+#[derive(Default)]
+pub(super) struct Rest {
+    /// The continuations of its operations.
+    pub(super) again: Batch,
+    /// Acquires that have begun to wait, and whose wake-ups do not arrive yet. They are not answered.
+    pub(super) unheard: Batch,
+}
+
+/// Answers every operation of a call. `hears`: the wake-ups of its slot arrive.
+pub(super) fn distribute(batch: Batch, result: Result<Reply, StoreError>, hears: bool) -> Rest {
     let mut lines = result.as_ref().map_err(StoreError::clone).and_then(lines);
-    let continuations = batch.into_iter().filter_map(|item| match &mut lines {
-        Ok(lines) => item.complete(Ok(lines.next())),
-        Err(error) => item.complete(Err(error)),
-    });
-    continuations.collect()
+    let mut rest = Rest::default();
+    for item in batch {
+        let line = match &mut lines {
+            Ok(lines) => Ok(lines.next()),
+            Err(error) => Err(&*error),
+        };
+        match line {
+            Ok(Some(line)) if !hears && item.begins_to_wait(line) => rest.unheard.push(item),
+            line => rest.again.extend(item.complete(line)),
+        }
+    }
+    rest
+}
+
+/// Answers every operation of a call with an error.
+pub(super) fn fail(batch: Batch, error: StoreError) {
+    drop(distribute(batch, Err(error), true));
 }
 
 /// The lines of an answer, after the first, which identifies the call.

@@ -6,15 +6,28 @@ use crate::core::fence::RETENTION;
 use crate::core::lease::Lease;
 use crate::core::shape::Shape;
 use crate::engine::redis::address::Address;
+use crate::engine::redis::node::{Node, Setup};
+use crate::engine::redis::pace::Pace;
+use crate::engine::redis::shards::Scope;
 use crate::engine::{AcquireRequest, CancelRequest, ReleaseOutcome, ReleaseRequest};
 use crate::info::About;
 use crate::owner::Entry;
 
 /// A batcher on a link that is down, and so answers at once.
 fn batcher() -> Arc<Batcher> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let setup = Setup {
+        client: "client".into(),
+        retention: RETENTION,
+        marker: None,
+        runtime: None,
+        io: runtime.handle().clone(),
+        wakeups: Arc::default(),
+    };
     let address = Address::parse("redis://127.0.0.1:1").unwrap();
-    let link = Link::new(address, Arc::default(), RETENTION, "commands", None);
-    Batcher::new(link, "client".to_owned())
+    let node = Node::start(&address, &setup, Pace::default(), Scope::All);
+    node.commands.down(StoreError::refused("not connected"));
+    Batcher::new(Routes::One(node), setup.client)
 }
 
 fn name(text: &str) -> LockName {
@@ -37,6 +50,7 @@ fn acquire(lock: &str) -> AcquireRequest {
         lease: Lease::new(std::time::Duration::from_secs(30)).unwrap(),
         about: Arc::new(About::this_process()),
         queue: None,
+        proposal: None,
     }
 }
 
@@ -69,9 +83,9 @@ fn gathered_operations_are_sent_in_order() {
     let _ = (batcher.send(release("y")), batcher.send(release("x")), batcher.send(release("z")));
     let mut gathered = lock(&batcher.gathered);
     let mut calls = Vec::new();
-    while let Some(Dispatch { batch, .. }) = gathered.take(1) {
+    while let Some(Dispatch { batch, .. }) = gathered.take(&|_| 1) {
         // As if it were answered.
-        gathered.lane(batch[0].script()).in_flight -= 1;
+        gathered.lane(LaneKey::of(&*batch[0])).in_flight -= 1;
         let is_release = std::ptr::eq(batch[0].script(), ReleaseRequest::script());
         let names: Vec<_> = batch.iter().map(|item| item.name().to_string()).collect();
         calls.push((is_release, names.join(" ")));
@@ -87,11 +101,11 @@ fn operations_behind_a_gathered_operation_wait_with_it() {
     lock(&batcher.gathered).is_sending = true;
     let _ = (batcher.send(release("x")), batcher.send(cancel("x")));
     let mut gathered = lock(&batcher.gathered);
-    gathered.lane(ReleaseRequest::script()).in_flight = 1;
-    assert!(gathered.take(1).is_none());
-    gathered.lane(ReleaseRequest::script()).in_flight = 0;
-    assert_eq!(gathered.take(1).unwrap().batch.len(), 1);
-    assert_eq!(gathered.take(1).unwrap().batch.len(), 1, "on the socket, the order is kept");
+    gathered.lane(LaneKey::new(ReleaseRequest::script(), 0)).in_flight = 1;
+    assert!(gathered.take(&|_| 1).is_none());
+    gathered.lane(LaneKey::new(ReleaseRequest::script(), 0)).in_flight = 0;
+    assert_eq!(gathered.take(&|_| 1).unwrap().batch.len(), 1);
+    assert_eq!(gathered.take(&|_| 1).unwrap().batch.len(), 1, "on the socket, the order is kept");
 }
 
 /// Rule 13: with several calls of a kind in flight, the operations of a name are sent in order.
@@ -100,20 +114,21 @@ fn several_calls_of_a_kind_are_sent_in_order() {
     let batcher = batcher();
     let mut gathered = lock(&batcher.gathered);
     let mut calls: Vec<Vec<_>> = Vec::new();
-    for (operation, _) in [release("x"), release("x"), release("y")].map(awaited) {
+    for (operation, _) in [release("x"), release("x"), release("y")].map(|it| awaited(it, 0)) {
         gathered.add(operation);
-        calls
-            .push(gathered.take(3).unwrap().batch.iter().map(|it| it.name().to_string()).collect());
+        calls.push(
+            gathered.take(&|_| 3).unwrap().batch.iter().map(|it| it.name().to_string()).collect(),
+        );
     }
     assert_eq!(calls, [["x"], ["x"], ["y"]].map(|names| names.map(str::to_owned).to_vec()));
-    gathered.add(awaited(release("z")).0);
-    gathered.add(awaited(cancel("z")).0);
-    assert!(gathered.take(3).is_none(), "the limit of calls in flight is reached");
-    assert!(!gathered.can_send(3));
-    gathered.lane(ReleaseRequest::script()).in_flight -= 1;
-    assert!(gathered.can_send(3));
-    assert_eq!(gathered.take(3).unwrap().batch.len(), 1);
-    assert_eq!(gathered.take(3).unwrap().batch.len(), 1, "on the socket, the order is kept");
+    gathered.add(awaited(release("z"), 0).0);
+    gathered.add(awaited(cancel("z"), 0).0);
+    assert!(gathered.take(&|_| 3).is_none(), "the limit of calls in flight is reached");
+    assert!(!gathered.can_send(&|_| 3));
+    gathered.lane(LaneKey::new(ReleaseRequest::script(), 0)).in_flight -= 1;
+    assert!(gathered.can_send(&|_| 3));
+    assert_eq!(gathered.take(&|_| 3).unwrap().batch.len(), 1);
+    assert_eq!(gathered.take(&|_| 3).unwrap().batch.len(), 1, "on the socket, the order is kept");
 }
 
 /// A full batch is sent though a call of its kind is in flight, up to a few of them.
@@ -123,8 +138,8 @@ fn a_full_batch_need_not_wait_for_the_call_before_it() {
     let mut gathered = lock(&batcher.gathered);
     let add = |gathered: &mut Gathered, count: usize| {
         let names = (0..count).map(|number| format!("orders/{number}"));
-        names.for_each(|name| gathered.add(awaited(release(&name)).0));
-        gathered.take(1).map(|dispatch| dispatch.batch.len())
+        names.for_each(|name| gathered.add(awaited(release(&name), 0).0));
+        gathered.take(&|_| 1).map(|dispatch| dispatch.batch.len())
     };
     assert_eq!(add(&mut gathered, 1), Some(1));
     assert_eq!(add(&mut gathered, 15), None, "a call is in flight");
@@ -137,6 +152,59 @@ fn a_full_batch_need_not_wait_for_the_call_before_it() {
     assert_eq!(add(&mut gathered, 16), None, "the limit of calls in flight is reached");
 }
 
+fn flight(batcher: &Arc<Batcher>, Dispatch { id, lane, batch, .. }: Dispatch) -> Flight {
+    let (script, slot) = (batch[0].script(), batch[0].slot());
+    let is_spread = batch.iter().any(|item| item.slot() != slot);
+    Flight { batcher: batcher.clone(), id, lane, script, slot, is_spread, link: None, batch }
+}
+
+/// A call for three locks of as many slots, which is answered with these lines. Returns the calls that follow.
+fn answer_of_three(batcher: &Arc<Batcher>, lines: &str) -> Vec<Vec<String>> {
+    let mut gathered = lock(&batcher.gathered);
+    gathered.is_sending = true;
+    for (name, slot) in [("x", 1), ("y", 2), ("z", 3)] {
+        let mut item = awaited(release(name), slot).0;
+        item.set_node(gathered.spreading.takes(&*item).then_some(7));
+        gathered.add(item);
+    }
+    let taken = gathered.take(&|_| 1).unwrap();
+    drop(gathered);
+    assert_eq!(taken.batch.len(), 3);
+    flight(batcher, taken).complete(Ok(Reply::Text(lines.as_bytes().to_vec())));
+    let mut gathered = lock(&batcher.gathered);
+    let mut calls = Vec::new();
+    while let Some(dispatch) = gathered.take(&|_| 1) {
+        gathered.land(dispatch.lane, dispatch.id);
+        calls.push(dispatch.batch.iter().map(|item| item.name().to_string()).collect());
+    }
+    // The order of different names does not matter.
+    calls.sort();
+    calls
+}
+
+/// Rule 13: what a call for several slots has not done is sent again to its slot, at once; a lock that is not plain is not
+/// tried that way again.
+#[test]
+fn what_a_spread_call_has_left_is_sent_alone() {
+    let batcher = batcher();
+    let calls = answer_of_three(&batcher, "nonce\n0\n-ALONE\n-ELSEWHERE");
+    assert_eq!(calls, [["y"], ["z"]]);
+    let is_taken = |name: &str| {
+        let item = awaited(release(name), 1).0;
+        lock(&batcher.gathered).spreading.takes(&*item)
+    };
+    assert!(is_taken("x") && !is_taken("y") && is_taken("z"));
+}
+
+/// A server that refuses keys which are not declared is not asked that way for some time.
+#[test]
+fn calls_are_not_spread_where_the_server_refuses_that() {
+    let batcher = batcher();
+    let calls = answer_of_three(&batcher, "nonce\n0\n-ELSEWHERE\n-ELSEWHERE");
+    assert_eq!(calls, [["y"], ["z"]]);
+    assert!(!lock(&batcher.gathered).spreading.takes(&*awaited(release("x"), 1).0));
+}
+
 /// A call that is dropped without an answer is unknown, and the next can be sent.
 #[test]
 fn a_call_without_an_answer_is_unknown() {
@@ -144,12 +212,14 @@ fn a_call_without_an_answer_is_unknown() {
     lock(&batcher.gathered).is_sending = true;
     let answer: Answer<ReleaseOutcome> = batcher.send(release("x"));
     let mut gathered = lock(&batcher.gathered);
-    let batch = gathered.take(1).unwrap();
+    let batch = gathered.take(&|_| 1).unwrap();
     drop(gathered);
-    let Dispatch { id, batch, .. } = batch;
-    drop(Flight { batcher: batcher.clone(), id, batch });
+    drop(flight(&batcher, batch));
     assert!(block_on(answer).unwrap_err().is_unknown());
-    assert_eq!(lock(&batcher.gathered).lane(ReleaseRequest::script()).in_flight, 0);
+    assert_eq!(
+        lock(&batcher.gathered).lane(LaneKey::new(ReleaseRequest::script(), 0)).in_flight,
+        0
+    );
 }
 
 /// Rule 13: two calls of a kind were not performed, and are put back one after the other. The operations of a name are
@@ -162,13 +232,16 @@ fn operations_that_are_put_back_keep_their_order() {
     let owners = [first.entry.owner, second.entry.owner, third.entry.owner];
     let mut taken = Vec::new();
     for request in [first, second] {
-        gathered.add(awaited(request).0);
-        let dispatch = gathered.take(3).unwrap();
-        gathered.lane(AcquireRequest::script()).in_flight -= 1;
+        gathered.add(awaited(request, 0).0);
+        let dispatch = gathered.take(&|_| 3).unwrap();
+        gathered.lane(LaneKey::new(AcquireRequest::script(), 0)).in_flight -= 1;
         taken.extend(dispatch.batch);
     }
-    gathered.add(awaited(third).0);
-    taken.into_iter().for_each(|item| gathered.put_back(Waiting { item, is_alone: false }));
-    let sent: Vec<_> = gathered.take(3).unwrap().batch.iter().map(|item| item.owner()).collect();
+    gathered.add(awaited(third, 0).0);
+    taken
+        .into_iter()
+        .for_each(|item| gathered.put_back(Waiting { item, is_alone: false, asks: None }));
+    let sent: Vec<_> =
+        gathered.take(&|_| 3).unwrap().batch.iter().map(|item| item.owner()).collect();
     assert_eq!(sent, owners);
 }

@@ -6,12 +6,14 @@
 -- key of a held lock is kept, and the options:
 -- "number kind-and-limit permits heartbeat claim fences note", heartbeat 0 for not waiting. For the
 -- one permit of a mutex, entered once and without a note, the plain case: "-" without waiting, or
--- "+heartbeat claim fences".
+-- "+heartbeat claim fences". On a node of a quorum, "=fence " before the options: the fence that the client proposes;
+-- ">fence " if it repairs a hold that other nodes have.
 -- Returns lines: the first argument, and for each lock one of
--- "1 fence"   granted now, with one fence, for the requested lease
+-- "1 fence"   granted now, with one fence, for the requested lease     "1 fence now"   the same, with a proposal
 -- "1 fence fences lease-in-ms now"   granted       "2 ahead µs-until-free now"   queued
 -- "3"   busy                "4 kind-and-limit"   in use as another kind
 -- "5 permits"   the owner holds fewer          "-error"   the key's value was not written by Tenure
+-- "6 last"   the proposed fence is not above this one          "7 now"   it is too far ahead of the clock
 -- followed by a plus sign if there is more to settle than one call may do: retry at once.
 local first_line = ARGV[1]
 local time = redis.call('TIME')
@@ -23,7 +25,7 @@ end
 --@ plain_begin.lua
 
 for i = 1, #KEYS do
-  local key, text, written = KEYS[i], texts[i], nil
+  local key, text, written, result = KEYS[i], texts[i], nil, nil
   local is_again = seen and seen[key]
   -- "-" or "+": the plain case, if no client holds the lock and its last fence is earlier than the clock. No request
   -- overtakes an earlier one for the same lock in the same call (I10).
@@ -34,6 +36,23 @@ for i = 1, #KEYS do
     elseif #text == 16 and text < stamp and string.find(text, '^%d+$') then
       written = redis.pcall('PSETEX', key, ARGV[i * 3], stamp .. ARGV[i * 3 - 1])
     end
+  elseif string.byte(ARGV[i * 3 + 1]) == 61 and not is_again then
+    -- "=": the same with a proposal. It is not the time of the grant, so the text has both.
+    local fence, kept, set = string.sub(ARGV[i * 3 + 1], 2, 17), ARGV[i * 3], nil
+    local ahead, blank, option = fence - stamp, string.byte(ARGV[i * 3 + 1], 18, 19)
+    -- Not too far from the clock (refuse_ahead, refuse_outdated), for a mutex, and for a minute at most.
+    if ahead <= 60000000 and ahead > -30000000 and blank == 32 and option <= 45
+      and string.byte(ARGV[i * 3 - 1]) == 32 then
+      if ahead > 0 then
+        kept = kept + math.ceil(ahead / 1000)
+      end
+      if not text then
+        set = redis.pcall('SET', key, fence .. '*' .. stamp .. ARGV[i * 3 - 1], 'PX', kept, 'NX')
+      elseif #text == 16 and text < fence and string.find(text, '^%d+$') then
+        set = redis.pcall('PSETEX', key, kept, fence .. '*' .. stamp .. ARGV[i * 3 - 1])
+      end
+    end
+    result = set and not set.err and '1 ' .. fence .. ' ' .. stamp
   end
   -- A server that is out of memory refuses this write. The request may still re-enter or renew a place in the queue.
   local is_granted = written and not written.err
@@ -41,7 +60,7 @@ for i = 1, #KEYS do
   if is_granted and count == 1 then
     return first_line .. '\n1 ' .. stamp
   end
-  local result = is_granted and '1 ' .. stamp
+  result = result or is_granted and '1 ' .. stamp
   --@ plain_result.lua
 end
 
@@ -79,8 +98,9 @@ local function wait_first(key, text, owner, lease, alive, claim, fences)
   if more ~= '' then
     fields[13], fields[14] = 'm', more
   end
-  -- A key that another program has put there is no part of the lock.
-  if redis.call('EXISTS', key .. ':new') == 1 then
+  -- A key that another program has put there is no part of the lock; and while a cluster moves the slot, the server
+  -- refuses to look for one.
+  if redis.pcall('EXISTS', key .. ':new') ~= 0 then
     return nil
   end
   local written = redis.pcall('HSET', key .. ':new', unpack(fields))
@@ -91,11 +111,23 @@ local function wait_first(key, text, owner, lease, alive, claim, fences)
   return '2 0 ' .. ends - now .. ' ' .. stamp
 end
 
+-- Whether a waiter with this proposal belongs behind the last waiter.
+local function is_last(mutex, proposal, owner)
+  local last = redis.call('HGET', mutex.key, 'q' .. mutex.ticket)
+  if not last then
+    -- It has left the queue: lock.lua searches for the one before it.
+    return false
+  end
+  local other, its_owner = string.match(last, '@(%d+) %d+ %S+ (%x+):')
+  return not other or other - proposal < 0 or other - proposal == 0 and its_owner <= owner
+end
+
 -- Joins a queue that is not empty. Returns nil if nothing was done.
-local function wait_behind(key, owner, lease, alive, claim, fences)
+local function wait_behind(key, owner, lease, alive, claim, fences, proposal)
   local entry = 'w' .. owner .. ':0'
   local mutex = read_mutex(key, entry)
   if not mutex or mutex.owner == owner or mutex.field or not first_waiter(mutex)
+    or proposal and not is_last(mutex, proposal, owner)
     or math.max(alive, mutex.ends) + retention * 1000 > mutex.expires then
     return nil
   end
@@ -111,13 +143,18 @@ end
 
 local left = on_fast_path(function(i, key, text)
   local held, heartbeat, claim, fences = ARGV[i * 3 - 1], string.match(ARGV[i * 3 + 1], '^%+(%d+) (%d+) (%d+)$')
+  local proposal
   if not heartbeat then
-    return nil
+    proposal, heartbeat, claim, fences = string.match(ARGV[i * 3 + 1], '^=(%d+) %+(%d+) (%d+) (%d+)$')
+    if not heartbeat or proposal - now > MAX_AHEAD_OF_CLOCK then
+      return nil
+    end
+    fences = fences .. '@' .. proposal
   end
   local owner, lease = string.sub(held, 11, 42), tonumber(string.sub(held, 2, 9))
   local alive = now + heartbeat * 1000
   return text and wait_first(key, text, owner, lease, alive, claim, fences)
-    or not text and wait_behind(key, owner, lease, alive, claim, fences)
+    or not text and wait_behind(key, owner, lease, alive, claim, fences, proposal)
 end)
 if #left == 0 then
   return table.concat(results, '\n')
@@ -179,13 +216,25 @@ end
 
 local function grant(lock, owner, number, permits, lease, note)
   lock.is_new_claim, lock.is_own = true, true
-  local fence = next_fence(lock, 1)
-  save(lock, {
+  local fence = lock.proposal or next_fence(lock, 1)
+  lock.fence = math.max(lock.fence, fence)
+  local holder = {
     owner = owner, ends = lock.time + lease * 1000, client = client, entries = number,
     permits = permits, fence = fence, fences = 1, note = note,
-  })
+  }
+  -- A proposal may precede waiters. Other entries of the same owner may be among them.
+  local precedes = lock.proposal and lock.waiting > 0
+  if precedes and number ~= '0' then
+    grant_other_entries(lock, holder, lease)
+  end
+  save(lock, holder)
+  if precedes then
+    settle(lock)
+  end
   return table.concat({ 1, plain(fence), 1, lease, stamp }, ' ')
 end
+
+--@ proposals.lua
 
 -- Takes permits of a latch, as many as are left; the last one opens it.
 local function count_down(lock, owner, number, permits, lease, note)
@@ -263,8 +312,8 @@ local function enter(lock, owner, number, permits, lease, note, heartbeat)
     return holder and holder.entries ~= '' and reenter(lock, holder, owner, number, permits, lease)
       or grant(lock, owner, number, 1, lease, note)
   end
-  return lock.waiting == lock.parked and fits(lock, owner, permits) and not is_reserved(lock)
-    and grant(lock, owner, number, permits, lease, note)
+  return fits(lock, owner, permits) and is_next(lock, owner) and not is_reserved(lock)
+    and (refuse_outdated(lock) or grant(lock, owner, number, permits, lease, note))
 end
 
 -- A waiter polls: its liveness is extended, and it keeps its place.
@@ -275,12 +324,19 @@ local function refresh(lock, waiter, heartbeat)
   return queued(lock, ahead_of(lock, waiter))
 end
 
-local function acquire(lock, owner, lease, options)
+local function acquire(lock, owner, lease, options, proposal, is_repair)
   local number, kind, permits, heartbeat, claim, fences, note =
     string.match(options, '^(%x+) (%a%d+) (%d+) (%d+) (%d+) (%d+) (%S*)$')
   permits, heartbeat = tonumber(permits), tonumber(heartbeat)
   local entry = owner .. ':' .. number
   lock.caller = entry
+  -- The fences of latches and barriers have no meaning.
+  lock.proposal = not string.find(kind, '^[lb]') and proposal or nil
+  lock.is_repair = is_repair
+  local repaired = lock.proposal and is_repair and repair(lock, owner, number, kind, permits, lease, note)
+  if repaired then
+    return repaired
+  end
   unpark(lock, entry)
   settle(lock)
   if is_idle(lock) then
@@ -295,6 +351,10 @@ local function acquire(lock, owner, lease, options)
   local waiter = waiter_of(lock, entry)
   if waiter then
     return refresh(lock, waiter, heartbeat)
+  end
+  local refusal = refuse_ahead(lock)
+  if refusal then
+    return refusal
   end
   -- The latest request sets the number of permits of a semaphore. If that frees permits, waiters are served
   -- first; another entry of the same owner may be among them.
@@ -314,16 +374,19 @@ local function acquire(lock, owner, lease, options)
   if heartbeat == 0 then
     return '3'
   end
-  enqueue(lock, {
+  local behind = enqueue(lock, {
     entry = entry, owner = owner, number = number, alive = lock.time + heartbeat * 1000,
     permits = permits, lease = lease, claim = tonumber(claim), fences = tonumber(fences),
-    since = stamp, client = client, note = note,
+    since = stamp, client = client, note = note, proposal = lock.proposal,
   })
-  return queued(lock, lock.waiting - lock.parked - 1)
+  return queued(lock, lock.waiting - lock.parked - 1 - behind)
 end
 
+-- In µs: how soon a request polls that cannot join a queue.
+local POLL_IN_TRANSIT = 100 * 1000
 for _, i in ipairs(left) do
-  local options = ARGV[i * 3 + 1]
+  local mark, proposal, options = string.match(ARGV[i * 3 + 1], '^([=>])(%d+) (.*)$')
+  options = options or ARGV[i * 3 + 1]
   if options == '-' then
     options = '0 m1 1 0 0 1 '
   elseif string.sub(options, 1, 1) == '+' then
@@ -331,7 +394,12 @@ for _, i in ipairs(left) do
   end
   local held = ARGV[i * 3 - 1]
   on_lock(results, i, texts[i], function(lock)
-    return acquire(lock, string.sub(held, 11, 42), tonumber(string.sub(held, 2, 9)), options)
+    return acquire(lock, string.sub(held, 11, 42), tonumber(string.sub(held, 2, 9)), options,
+      tonumber(proposal), mark == '>')
   end)
+  -- A request that cannot join a queue, because a cluster moves the slot, polls for the lock instead.
+  if string.find(results[i + 1], '^%-TRYAGAIN') and not string.find(options, '^%x+ %a%d+ %d+ 0 ') then
+    results[i + 1] = table.concat({ 2, 0, POLL_IN_TRANSIT, stamp }, ' ')
+  end
 end
 return table.concat(results, '\n')

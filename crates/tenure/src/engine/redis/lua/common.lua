@@ -1,6 +1,7 @@
 -- Constants and functions that both the fast path and the full rules need.
 
--- The prefix of the channel on which a client receives its wake-ups; its id follows.
+-- The prefix of the channel on which a client receives its wake-ups; its id follows. In a cluster, a tag of the lock's
+-- slot is part of the id, "{tag}:id", and so the channel is in that slot.
 local CHANNEL = 'tenure:wake:'
 -- In µs: a hash's key expires this much later than it must, so that not every call has to set the expiry.
 local SLACK = 60 * 1000000
@@ -19,6 +20,11 @@ local EXPIRY_PAUSE = 20
 local LONG_LEASE = 60000
 -- In ms: a renewal sets the expiry of the key this much later than it must be.
 local RENEWAL_SLACK = 100000
+-- How many waiters a new one with a proposal is placed before at most (core/queue.rs).
+local MAX_OVERTAKEN = 64
+-- In µs: how far a proposal may be ahead of the clock, and behind it (core/proposal.rs).
+local MAX_AHEAD_OF_CLOCK = 60 * 1000000
+local MAX_BEHIND_CLOCK = 30 * 1000000
 -- The number of waiters ahead is counted up to this: beyond it, a waiter acts the same.
 local MAX_AHEAD = 8
 -- Up to this many holders, the first end of a lease is computed exactly.
@@ -40,6 +46,28 @@ local function failure(wrong)
   return '-' .. string.gsub(text, '[\r\n]', ' ')
 end
 
+-- Whether a client receives its wake-ups through a cluster: its id begins with a brace.
+local function is_sharded(client)
+  return string.byte(client) == 123
+end
+
+-- Sends a wake-up to one client; returns the number of receivers at this server.
+local function publish(client, message)
+  return redis.call(is_sharded(client) and 'SPUBLISH' or 'PUBLISH', CHANNEL .. client, message)
+end
+
+-- Sends a message to one client, through all nodes of a cluster, wherever it is connected.
+local function publish_to_all(client, message)
+  redis.call('PUBLISH', CHANNEL .. string.match(client, '[^:]*$'), message)
+end
+
+-- How many connections are subscribed to a client's channel at this server; nil if this user may not know it.
+-- NUMSUB, because the count that PUBLISH returns includes subscribers to patterns.
+local function receivers(client)
+  local found = redis.pcall('PUBSUB', is_sharded(client) and 'SHARDNUMSUB' or 'NUMSUB', CHANNEL .. client)
+  return not found.err and found[2] or nil
+end
+
 -- The parts of the text of a held mutex: fence, start of its lease, length of its lease, owner, client, and the number
 -- of further fences with a note, if there is either.
 local function held_parts(text)
@@ -47,7 +75,7 @@ local function held_parts(text)
   if fence then
     return fence, fence, lease, owner, client, more
   end
-  return string.match(text, '^(%d+)%+(%d+) (%d+) (%x+) (%S+) ?(.*)$')
+  return string.match(text, '^(%d+)[+*](%d+) (%d+) (%x+) (%S+) ?(.*)$')
 end
 
 -- The text of a held mutex, and for how many ms its key is kept: `retention` includes how far the fence is ahead

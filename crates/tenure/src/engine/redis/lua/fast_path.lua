@@ -23,11 +23,12 @@ local function read_mutex(key, field)
   end
   return {
     key = key, waiting = tonumber(waiting), ticket = ticket, head = tonumber(head), first = v[8],
-    expires = tonumber(expires), owner = owner, ends = since + lease * 1000, field = v[9],
+    expires = tonumber(expires), owner = owner, ends = since + lease * 1000, field = v[9], fence = v[2],
   }
 end
 
--- The first waiter, if it is alive, not parked, and waits with one entry for one permit.
+-- The first waiter, if it is alive, not parked, and waits with one entry for one permit; with a proposal, if that is
+-- not ahead of the clock.
 local function first_waiter(mutex)
   local text = mutex.first
   if mutex.head ~= 1 then
@@ -35,8 +36,13 @@ local function first_waiter(mutex)
   end
   local alive, lease, claim, fences, client, owner, note =
     string.match(text or '', '^0 (%d+) 1 (%d+) (%d+) (%d+) %d+ (%S+) (%x+):0 (%S*)$')
-  if alive and tonumber(alive) > now and #owner == 32 then
-    return owner, math.min(claim, lease), fences, client, note
+  local proposal
+  if text and not alive then
+    alive, lease, claim, fences, proposal, client, owner, note =
+      string.match(text, '^0 (%d+) 1 (%d+) (%d+) (%d+)@(%d+) %d+ (%S+) (%x+):0 (%S*)$')
+  end
+  if alive and tonumber(alive) > now and #owner == 32 and not (proposal and proposal - now > 0) then
+    return owner, math.min(claim, lease), fences, client, note, proposal
   end
 end
 

@@ -35,7 +35,8 @@ if #taken > 0 then
   write_despite_oom(lock)
   make_hash(lock)
   for i, owner in ipairs(taken) do
-    redis.call('PUBLISH', CHANNEL .. clients[i], 'lost ' .. owner .. ' ' .. lock.key)
+    -- To all of a cluster: a holder need not be subscribed in the lock's slot, as a waiter is.
+    publish_to_all(clients[i], 'lost ' .. owner .. ' ' .. lock.key)
   end
   -- Waiters are served once all holders are removed.
   if not is_rest then

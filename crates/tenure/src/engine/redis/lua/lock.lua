@@ -9,7 +9,9 @@
 --   `extra`, the number of fences beyond one, and the note are absent if there is neither. The first blank is a
 --   "-" if a release must set the expiry of the key, because the lease is long;
 --   "fence+since lease owner client extra note" if the lease began at another time, which renewals overwrite. Its key
---   expires later than it must, and a release sets the expiry again.
+--   expires later than it must, and a release sets the expiry again;
+--   "fence*since lease owner client" if the fence was proposed, and the lease was not renewed yet. Its key expires like
+--   that of the first form.
 -- Everything else is a hash:
 --   s  "2 kind-and-limit waiting ticket head last expires": the number of waiters; the last ticket, and the
 --      first that may be unparked; the lock's time when this was written, and when the key expires
@@ -59,7 +61,7 @@ local function hand_over(lock, waiter)
   local lease = lock.letter == 'b' and waiter.lease or math.min(waiter.claim, waiter.lease)
   -- Write before publishing: a server may refuse to write.
   dequeue(lock, waiter)
-  local fence, fences = next_fence(lock, waiter.fences)
+  local fence, fences = next_fence(lock, waiter.fences, waiter.proposal)
   if notify(lock, waiter, fence, fences, lease) == 0 and needs_message then
     subscribed[waiter.client], lock.has_parked = false, true
     add_waiter(lock, waiter)
@@ -172,7 +174,7 @@ end
 local function announce_reservation(lock)
   local waiter = lock.parked > 0 and lock.parked < lock.waiting and live_head(lock)
   if waiter and is_reserved(lock, waiter.ticket) then
-    redis.call('PUBLISH', CHANNEL .. waiter.client, 'sooner ' .. waiter.entry .. ' ' .. lock.key)
+    publish(waiter.client, 'sooner ' .. waiter.entry .. ' ' .. lock.key)
   end
 end
 
@@ -215,7 +217,7 @@ local function end_entry(lock, owner, number, linger, keep)
     -- A latch and a barrier open when a party arrives, not when a holder leaves.
     local waiter = holder.ends < was and live_head(lock)
     if waiter and lock.letter ~= 'l' and lock.letter ~= 'b' then
-      redis.call('PUBLISH', CHANNEL .. waiter.client, 'sooner ' .. waiter.entry .. ' ' .. lock.key)
+      publish(waiter.client, 'sooner ' .. waiter.entry .. ' ' .. lock.key)
     end
   else
     remove(lock, owner)

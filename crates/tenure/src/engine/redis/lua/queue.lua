@@ -1,12 +1,13 @@
 -- The waiters of a lock, and their notifications.
 
 local function read_waiter(ticket, text)
-  local parked, alive, permits, lease, claim, fences, since, client, owner, number, note =
-    string.match(text, '^([01]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%x+):(%x+) (%S*)$')
+  local parked, alive, permits, lease, claim, fences, proposal, since, client, owner, number, note =
+    string.match(text, '^([01]) (%d+) (%d+) (%d+) (%d+) (%d+)@?(%d*) (%d+) (%S+) (%x+):(%x+) (%S*)$')
   return parked and {
     ticket = ticket, parked = parked == '1', alive = tonumber(alive), permits = tonumber(permits),
     lease = tonumber(lease), claim = tonumber(claim), fences = tonumber(fences), since = since,
     client = client, owner = owner, number = number, entry = owner .. ':' .. number, note = note,
+    proposal = tonumber(proposal),
   }
 end
 
@@ -26,9 +27,10 @@ end
 
 local function write_waiter(lock, waiter)
   lock.changed, lock.keep = true, math.max(lock.keep, waiter.alive)
+  local fences = waiter.fences .. (waiter.proposal and '@' .. plain(waiter.proposal) or '')
   put(lock, lock.key, 'q' .. waiter.ticket, table.concat({
     waiter.parked and 1 or 0, plain(waiter.alive), waiter.permits, waiter.lease, waiter.claim,
-    waiter.fences, waiter.since, waiter.client, waiter.entry, waiter.note,
+    fences, waiter.since, waiter.client, waiter.entry, waiter.note,
   }, ' '), 'w' .. waiter.entry, waiter.ticket)
 end
 
@@ -54,15 +56,44 @@ local function add_waiter(lock, waiter)
   end
 end
 
+-- The last waiters that a new one with this proposal precedes, from the last to the first: all nodes of a quorum order
+-- their waiters by (proposal, owner). A waiter without a proposal is not overtaken. Waiters that leave the queue leave
+-- gaps: no more than WORK_LIMIT tickets are searched.
+local function overtaken(lock, proposal, owner)
+  local found, to, size = {}, lock.ticket, 1
+  while proposal and to >= lock.head and lock.ticket - to < WORK_LIMIT do
+    local from = math.max(to - size + 1, lock.head)
+    local texts = redis.call('HMGET', lock.key, unpack(numbered('q', from, to)))
+    for at = #texts, 1, -1 do
+      local waiter = texts[at] and (read_waiter(from + at - 1, texts[at]) or {})
+      local other = waiter and waiter.proposal
+      if waiter and (#found == MAX_OVERTAKEN or not other or other < proposal
+        or other == proposal and waiter.owner <= owner) then
+        return found
+      end
+      found[#found + 1] = waiter or nil
+    end
+    to, size = from - 1, math.min(size * 2, MAX_OVERTAKEN)
+  end
+  return found
+end
+
 local function enqueue(lock, waiter)
   lock.is_new_claim = true
   make_hash(lock)
   if lock.waiting == 0 and lock.returned == 0 then
     lock.ticket, lock.head, lock.first = 0, 1, 1
   end
+  local last = overtaken(lock, waiter.proposal, waiter.owner)
   lock.ticket = lock.ticket + 1
   waiter.ticket = lock.ticket
+  -- Each of them gets the ticket behind its own, and the new one that of the first.
+  for _, other in ipairs(last) do
+    other.ticket, waiter.ticket = waiter.ticket, other.ticket
+    write_waiter(lock, other)
+  end
   add_waiter(lock, waiter)
+  return #last
 end
 
 local function dequeue(lock, waiter)
@@ -125,6 +156,11 @@ end
 local function park(lock, waiter)
   waiter.parked, lock.parked = true, lock.parked + 1
   write_waiter(lock, waiter)
+  -- In a cluster it may be subscribed at another node, while the slot is in transit from there: it is notified to poll
+  -- through all nodes.
+  if is_sharded(waiter.client) then
+    publish_to_all(waiter.client, 'sooner ' .. waiter.entry .. ' ' .. lock.key)
+  end
   if waiter.ticket == lock.head then
     lock.head = lock.head + 1
   end
@@ -186,13 +222,12 @@ local function is_reserved(lock, ticket)
     and (not ticket or parked_from(lock, lock.first, ticket) ~= nil)
 end
 
--- Whether a client is subscribed to its channel. NUMSUB, because the count that PUBLISH returns includes subscribers
--- to patterns; a user without permission for NUMSUB relies on that count.
+-- Whether a client is subscribed to its channel. For a user without permission to ask, the count that PUBLISH returns
+-- decides.
 local subscribed = {}
 local function is_subscribed(client)
   if subscribed[client] == nil then
-    local found = redis.pcall('PUBSUB', 'NUMSUB', CHANNEL .. client)
-    subscribed[client] = found.err ~= nil or found[2] > 0
+    subscribed[client] = (receivers(client) or 1) > 0
   end
   return subscribed[client]
 end
@@ -200,7 +235,7 @@ end
 -- Notifies a waiter of its grant; returns the number of receivers. None: its client is not subscribed.
 local function notify(lock, waiter, fence, fences, lease)
   local words = { 'granted', waiter.entry, plain(fence), fences, lease, plain(now), lock.key }
-  return redis.call('PUBLISH', CHANNEL .. waiter.client, table.concat(words, ' '))
+  return publish(waiter.client, table.concat(words, ' '))
 end
 
 -- Grants the other waiting entries of an owner that just got the lock: left in the queue, they

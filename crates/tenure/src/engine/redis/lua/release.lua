@@ -17,11 +17,11 @@ for i = 1, #KEYS do
   -- The plain case: held by this owner alone, entered once, without waiters. Its lease may have just
   -- ended, but no other client has held the lock since.
   local mark = text and not is_again and #options == 32 and string.byte(text, 17)
-  local at = mark == 43 and 44 or 27
+  local at = (mark == 32 or mark == 45) and 27 or 44
   if mark and string.sub(text, at, at + 31) == options then
     local fence = string.sub(text, 1, 16)
-    if mark == 32 then
-      -- A blank: the key expires soon enough, by the server's clock after the lease, and so after the fence.
+    if mark == 32 or mark == 42 then
+      -- A blank or a star: the key expires soon enough, by the server's clock after the lease, and so after the fence.
       -- With KEEPTTL, a step of the clock cannot make it expire too early.
       written = redis.pcall('SET', key, fence, 'KEEPTTL')
     else
@@ -29,9 +29,13 @@ for i = 1, #KEYS do
         local time = redis.call('TIME')
         stamp = time[1] .. string.sub('00000' .. time[2], -6)
       end
-      -- The fences of a hand-over end some µs ahead of the clock, so it is a ms more than the retention.
-      if (tonumber(fence) or 1e16) - stamp <= 1000 then
+      -- The fences of a hand-over end some µs ahead of the clock, so it is a ms more than the retention. A fence that
+      -- was proposed may be a minute ahead.
+      local ahead = (tonumber(fence) or 1e17) - stamp
+      if ahead <= 1000 then
         written = redis.pcall('PSETEX', key, string.match(ARGV[1], '%d+$') + 1, fence)
+      elseif ahead <= 100000000 then
+        written = redis.pcall('PSETEX', key, string.match(ARGV[1], '%d+$') + math.ceil(ahead / 1000), fence)
       end
     end
   end
@@ -49,9 +53,9 @@ local now = tonumber(stamp)
 --@ fast_path.lua
 
 -- Replaces the first waiter by a holder. Returns nil if nothing was done.
-local function write_next(mutex, owner, lease, fences, to, note)
+local function write_next(mutex, owner, lease, fences, to, note, first)
   -- As many fences as requested: the last fence is earlier than the clock (read_mutex).
-  local fence, extra = string.format('%.0f', now + fences - 1), fences - 1
+  local fence, extra = string.format('%016.0f', first + fences - 1), fences - 1
   local ahead = retention + math.ceil(extra / 1000)
   local more = (extra > 0 or note ~= '') and extra .. ' ' .. note
   if mutex.waiting == 1 then
@@ -85,18 +89,17 @@ local function hand_to_first(key, owner)
   if not mutex or not mutex.field or mutex.owner ~= owner then
     return nil
   end
-  local next_owner, lease, fences, to, note = first_waiter(mutex)
+  local next_owner, lease, fences, to, note, proposal = first_waiter(mutex)
   if not next_owner or fences == '0' then
     return nil
   end
-  local channel = CHANNEL .. to
-  local found = redis.pcall('PUBSUB', 'NUMSUB', channel)
-  if found.err or found[2] == 0 then
+  if (receivers(to) or 0) == 0 then
     return nil
   end
-  if write_next(mutex, next_owner, lease, fences, to, note) then
-    redis.call('PUBLISH', channel, table.concat({
-      'granted', next_owner .. ':0', stamp, fences, lease, stamp, key,
+  local first = proposal and math.max(mutex.fence + 1, proposal) or now
+  if write_next(mutex, next_owner, lease, fences, to, note, first) then
+    publish(to, table.concat({
+      'granted', next_owner .. ':0', proposal and string.format('%.0f', first) or stamp, fences, lease, stamp, key,
     }, ' '))
     return '0'
   end

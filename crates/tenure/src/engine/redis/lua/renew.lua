@@ -2,7 +2,7 @@
 -- shorter, and a missing one is never created.
 -- KEYS[i] lock
 -- ARGV[1] "nonce client retention": the caller's id, and for how many ms a fence outlives its lock
--- and for each lock: owner, lease in ms (8 digits)
+-- and for each lock: owner or "owner fence-to-commit", lease in ms (8 digits)
 -- Returns lines: the first argument and the server's time, and for each lock "1" when extended, "0" when not
 -- held, or "-error"; followed by a plus sign if there is more to settle than one call may do.
 local retention = string.match(ARGV[1], '%d+$')
@@ -31,6 +31,9 @@ for i = 1, #KEYS do
     since, former, tail = string.sub(text, 18, 33), string.sub(text, 35, 42), 43
   elseif text and not is_again and not is_renewed and string.sub(text, 27, 58) == owner then
     since, former, tail = string.sub(text, 1, 16), string.sub(text, 18, 25), 26
+  elseif text and not is_again and string.byte(text, 17) == 42 and string.sub(text, 44, 75) == owner then
+    -- A star: its fence was proposed, and it is renewed for the first time.
+    since, former, tail = string.sub(text, 18, 33), string.sub(text, 35, 42), 43
   end
   -- The plain case: held by this owner alone, without waiters, its lease runs, is not longer than the new
   -- one, and the clock was not set back. All times have the same number of digits.
@@ -79,17 +82,34 @@ if #left == 0 then
   return table.concat(results, '\n')
 end
 
-local client = string.match(ARGV[1], ' (%S+) ')
+local client = string.match(ARGV[1], ' (%S+) %d+$')
 
 --@ lock.lua
 
-local function renew(lock, owner, lease)
+-- Raises the fence of a holder, and with it the last fence. What this leaves of its fences stays, at least one.
+local function commit(lock, holder, text)
+  local fence = tonumber(text)
+  if not is_fence(text) then
+    error({ err = 'AHEAD the fence ' .. text .. ' is a century ahead of the clock of this server: check both clocks' })
+  end
+  if holder.fence < fence then
+    holder.fences = math.max(holder.fences + holder.fence - fence, 1)
+    holder.fence = fence
+  end
+  lock.fence = math.max(lock.fence, fence)
+end
+
+local function renew(lock, options, lease)
+  local owner, fence = string.match(options, '^(%x+) ?(%d*)$')
   settle(lock)
   local holder = find(lock, owner)
   if not holder or holder.entries == '' then
     return '0'
   end
   holder.ends = math.max(holder.ends, lock.time + lease * 1000)
+  if fence ~= '' then
+    commit(lock, holder, fence)
+  end
   save(lock, holder)
   return '1'
 end

@@ -6,6 +6,11 @@ local function plain(number)
   return string.format('%.0f', number)
 end
 
+-- A fence as it is stored: all have the same number of digits.
+local function stored(fence)
+  return string.format('%016.0f', fence)
+end
+
 -- The error for a value that Tenure did not write. Raised before the first write of an operation, unless it
 -- is about one waiter or holder of many.
 local function damaged(key, what)
@@ -212,7 +217,7 @@ local function fields_of(lock)
     s = table.concat({
       2, lock.kind, lock.waiting, lock.ticket, lock.head, plain(lock.time), plain(lock.expires),
     }, ' '),
-    f = lock.fence > 0 and plain(lock.fence) or nil,
+    f = lock.fence > 0 and stored(lock.fence) or nil,
     o = holder and string.format('%s %s %08d', holder.owner, since, lease) or nil,
     c = holder and holder.client,
     m = holder and more_of(holder),
@@ -225,6 +230,17 @@ local function fields_of(lock)
     }, ' ') or nil,
     x = lock.till and plain(lock.till) .. ' ' .. lock.record or nil,
   }
+end
+
+-- Whether a key exists that is not the lock's own. While a cluster moves the slot, only the lock's own key may be used:
+-- the server refuses, and so nothing has changed.
+local function exists_beside(key)
+  local found = redis.pcall('EXISTS', key)
+  if type(found) == 'table' then
+    local is_in_transit = string.find(found.err, 'non local key', 1, true)
+    error(is_in_transit and { err = 'TRYAGAIN the cluster moves the slot of ' .. key } or found)
+  end
+  return found == 1
 end
 
 -- Writes the fields that have changed, all at once. A string is converted to a hash through another key of the same
@@ -249,7 +265,7 @@ local function write_fields(lock)
     local new = lock.key .. ':new'
     -- A key that another program has put there is no part of the lock. EXISTS first, because after any DEL a server
     -- that is out of memory would no longer refuse the writes of this script.
-    if redis.call('EXISTS', new) == 1 then
+    if exists_beside(new) then
       redis.call('DEL', new)
     end
     put(lock, new, unpack(set))
@@ -308,12 +324,12 @@ local function close(lock)
       redis.call('DEL', lock.key)
       return
     elseif not holder then
-      return write_text(lock, plain(lock.fence), math.max(retention + ahead, lock.is_own and 0 or current_ttl(lock)))
+      return write_text(lock, stored(lock.fence), math.max(retention + ahead, lock.is_own and 0 or current_ttl(lock)))
     elseif holder.entries == '0' then
       local since, lease = lease_of(lock, holder, lock.shift)
       -- A holder of another client has set how long its fence is kept, and sets it again when it releases.
       local at_least = holder.client ~= client and current_ttl(lock) or nil
-      return write_text(lock, held_text(plain(lock.fence), since, lease, holder.owner, holder.client,
+      return write_text(lock, held_text(stored(lock.fence), since, lease, holder.owner, holder.client,
         more_of(holder), retention + ahead, at_least))
     end
   end
@@ -329,12 +345,13 @@ local function close(lock)
   end
 end
 
--- Takes new fences: returns the first, and how many. No more than requested, and never so many that they run ahead
--- of the clock by more than that: otherwise the fences after a loss of all data would not be larger.
-local function next_fence(lock, wanted)
+-- Takes new fences: returns the first, which is no smaller than the proposal if there is one, and how many. No more
+-- than requested, and never so many that they run ahead of the clock by more than that: otherwise the fences after a
+-- loss of all data would not be larger.
+local function next_fence(lock, wanted, proposal)
   lock.changed = true
-  local count = math.max(1, math.min(wanted, now + wanted - lock.fence))
-  local first = math.max(lock.fence + 1, now)
+  local first = math.max(lock.fence + 1, proposal or now)
+  local count = math.max(1, math.min(wanted, now + wanted + 1 - first))
   lock.fence = first + count - 1
   return first, count
 end

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::super::address::{Endpoint, greeting};
+use super::super::address::{Endpoint, HostPort, greeting};
 use super::super::dialogue::Dialogue;
 use super::super::errors;
 use super::super::resp::{Command, Reply};
-use super::{HostPort, Monitored};
+use super::Monitored;
 use crate::error::StoreError;
 
 /// How long one Sentinel may take to answer, connecting included. A majority of the others need not wait for it.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::HostPort;
+use super::super::address::HostPort;
 use super::peer::Peer;
 use crate::error::StoreError;
 

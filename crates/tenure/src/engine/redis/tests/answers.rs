@@ -11,10 +11,11 @@ use super::super::batch::Batched;
 use super::super::{keys, scripts};
 use super::caller::Caller;
 use super::slots;
+use crate::core::fence::Fence;
 use crate::core::lease::Lease;
 use crate::core::name::LockName;
 use crate::core::shape::{Kind, Shape};
-use crate::engine::{AcquireRequest, CancelRequest, Queueing, ReleaseRequest, Renewal};
+use crate::engine::{AcquireRequest, CancelRequest, Proposal, Queueing, ReleaseRequest, Renewal};
 use crate::info::About;
 use crate::owner::{Entry, Owner};
 
@@ -33,6 +34,7 @@ pub(super) fn acquire(lock: &str, owner: Owner) -> AcquireRequest {
         lease: Lease::new(LEASE).unwrap(),
         about: Arc::new(About::this_process()),
         queue: None,
+        proposal: None,
     }
 }
 
@@ -42,13 +44,19 @@ pub(super) fn waiting(request: AcquireRequest) -> AcquireRequest {
     AcquireRequest { queue: Some(queue), ..request }
 }
 
+/// The same, with a proposed fence.
+pub(super) fn proposing(request: AcquireRequest, fence: u64) -> AcquireRequest {
+    let proposal = Proposal { fence: Fence::from_value(fence), is_repair: false };
+    AcquireRequest { proposal: Some(proposal), ..request }
+}
+
 /// The same, for a semaphore with three permits.
 pub(super) fn permits(request: AcquireRequest, permits: u32) -> AcquireRequest {
     AcquireRequest { shape: Shape::new(Kind::Semaphore, 3, permits).unwrap(), ..request }
 }
 
 pub(super) fn renewal(lock: &str, owner: Owner) -> Renewal {
-    Renewal { name: name(lock), owner, lease: Lease::new(LEASE).unwrap() }
+    Renewal { name: name(lock), owner, lease: Lease::new(LEASE).unwrap(), commit: None }
 }
 
 pub(super) fn release(lock: &str, owner: Owner) -> ReleaseRequest {
@@ -130,6 +138,14 @@ fn acquire_gives_every_answer(server: &Server) {
     assert_eq!(upgrade, "5 1");
     let error = answers.note(&acquire("taken", first));
     assert!(error.starts_with("-DAMAGED "), "{error}");
+    let now = answers.caller.now.as_micros();
+    // Sent again, it becomes the text of a lock that was renewed.
+    answers.caller.call(&[&proposing(acquire("z", first), now - 1)]);
+    answers.send(&release("z", first));
+    let outdated = answers.note(&proposing(acquire("z", second), now - 1));
+    assert_eq!(outdated, format!("6 {}", now - 1));
+    let ahead = answers.note(&proposing(acquire("z", second), now + 60_000_001));
+    assert_eq!(ahead, format!("7 {now}"));
     answers.check(slots::ACQUIRE);
 }
 

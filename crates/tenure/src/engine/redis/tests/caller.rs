@@ -27,6 +27,9 @@ pub(super) fn common(client: &str) -> Common<'_> {
 /// The keys of the clock.
 const CLOCK: [&str; 2] = ["test:s", "test:us"];
 
+/// Behind the loop of the plain case.
+const AFTER_PLAIN: &str = "-- After the loop of the plain case";
+
 /// Where the fast path stores a result.
 const FAST_PATH: &str = "results[i + 1] = is_done and result or failure(result)";
 
@@ -38,6 +41,10 @@ pub(super) struct Caller {
     pub(super) now: Moment,
     /// For how long fences outlive their locks, in ms.
     pub(super) retention: u64,
+    /// The marker of the quorum that the server is a node of.
+    pub(super) marker: Option<String>,
+    /// Only the plain case of a script is run; an answer to anything else is an error.
+    pub(super) is_plain_only: bool,
     /// Operations that took the fast path are counted.
     pub(super) counts_fast_path: bool,
 }
@@ -57,7 +64,16 @@ impl Caller {
         receiver.set_patience(Duration::from_millis(500)).unwrap();
         let now = Moment::from_micros(1_794_768_132_030_839);
         let retention = common(&client).retention;
-        Self { connection, receiver, client, now, retention, counts_fast_path: false }
+        Self {
+            connection,
+            receiver,
+            client,
+            now,
+            retention,
+            marker: None,
+            is_plain_only: false,
+            counts_fast_path: false,
+        }
     }
 
     pub(super) fn pass(&mut self, time: Duration) {
@@ -92,7 +108,7 @@ impl Caller {
     /// Runs a script on some locks.
     pub(super) fn run(
         &mut self,
-        script: &Script,
+        script: &'static Script,
         names: &[&LockName],
         arguments: impl FnOnce(&mut Command),
     ) -> Reply {
@@ -100,14 +116,20 @@ impl Caller {
         let (seconds, rest) = ((micros / 1_000_000).to_string(), (micros % 1_000_000).to_string());
         self.command(&["MSET", CLOCK[0], &seconds, CLOCK[1], &rest]);
         let clock = format!("redis.call('MGET', '{}', '{}')", CLOCK[0], CLOCK[1]);
+        let script = script.on_node(self.marker.is_some());
         let mut text = script.text.replace("redis.call('TIME')", &clock);
+        if self.is_plain_only {
+            let (plain, _) = text.split_once(AFTER_PLAIN).expect("it has a plain case");
+            text = format!("{plain} if rest then return {{ err = 'not plain' }} end {AFTER_PLAIN}");
+        }
         if self.counts_fast_path {
             let count = format!("{FAST_PATH} redis.call('INCR', 'test:{}')", script.hash);
             text = text.replace(FAST_PATH, &count);
         }
         let mut command = Command::new("EVAL").arg(text).arg(names.len().to_string());
         names.iter().for_each(|name| command.push(keys::lock_key(name)));
-        command.push(format!("nonce {} {}", self.client, self.retention));
+        let marker = self.marker.iter().map(|marker| format!("{marker} ")).collect::<String>();
+        command.push(format!("nonce {marker}{} {}", self.client, self.retention));
         arguments(&mut command);
         let words = words(&command);
         convert(self.connection.command(&words).unwrap())

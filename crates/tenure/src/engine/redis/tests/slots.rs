@@ -14,13 +14,15 @@ pub(super) const RELEASE: &str = include_str!("../lua/release.lua");
 pub(super) const CANCEL: &str = include_str!("../lua/cancel.lua");
 const INSPECT: &str = include_str!("../lua/inspect.lua");
 const FORCE: &str = include_str!("../lua/force.lua");
-const PARTS: [&str; 9] = [
+const QUORUM: &str = include_str!("../lua/quorum.lua");
+const PARTS: [&str; 10] = [
     include_str!("../lua/common.lua"),
     include_str!("../lua/plain_begin.lua"),
     include_str!("../lua/plain_result.lua"),
     include_str!("../lua/plain_end.lua"),
     include_str!("../lua/fast_path.lua"),
     include_str!("../lua/lock.lua"),
+    include_str!("../lua/proposals.lua"),
     include_str!("../lua/state.lua"),
     include_str!("../lua/holders.lua"),
     include_str!("../lua/queue.lua"),
@@ -81,6 +83,7 @@ fn the_header_of_each_script_names_the_slots_of_its_body() {
         assert_eq!(named, used, "{header}");
         check_keys(&header, &body);
     }
+    assert_eq!(slots(QUORUM, "ARGV"), BTreeSet::from([COMMON.to_owned()]));
     for part in PARTS {
         let used = slots(&body(part), "ARGV");
         assert_eq!(used, BTreeSet::new(), "an included part knows no arguments");

@@ -109,7 +109,7 @@ fn an_io_thread_that_has_ended_answers_everything() {
     kill_process(pid, Signal::STOP).unwrap();
     // More than one call carries: the rest is gathered, and must be answered as well.
     let in_flight: Vec<_> = (0..300).map(|it| engine.acquire(request(&format!("{it}")))).collect();
-    engine._running = oneshot::channel().0;
+    engine._running = Some(oneshot::channel().0);
     for (number, answer) in in_flight.into_iter().enumerate() {
         let answered = async { tokio::time::timeout(Duration::from_secs(20), answer).await };
         let error = runtime.block_on(answered).expect("it is answered").unwrap_err();
@@ -122,8 +122,12 @@ fn an_io_thread_that_has_ended_answers_everything() {
     }
     let refused = runtime.block_on(engine.acquire(request("x"))).unwrap_err();
     assert!(!refused.is_unknown(), "{refused}");
-    let renewal =
-        Renewal { name: LockName::new("x").unwrap(), owner: Owner::new(), lease: Lease::DEFAULT };
+    let renewal = Renewal {
+        name: LockName::new("x").unwrap(),
+        owner: Owner::new(),
+        lease: Lease::DEFAULT,
+        commit: None,
+    };
     let renewed = runtime.block_on(engine.renew(vec![renewal])).unwrap();
     assert!(!renewed[0].as_ref().unwrap_err().is_unknown(), "{renewed:?}");
     for link in engine.health().links {

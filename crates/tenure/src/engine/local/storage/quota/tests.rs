@@ -48,6 +48,7 @@ fn acquire_or_queue(
         lease,
         about: Arc::new(About::this_process()),
         queue: Some(Queueing { heartbeat: minute, claim: minute, fences: 1 }),
+        proposal: None,
     };
     Ok((Participant { name, entry }, block_on(engine.acquire(request))?))
 }
@@ -83,7 +84,7 @@ fn a_full_store_takes_no_more_and_every_release_succeeds() {
         );
         for participant in &participants {
             let (name, owner) = (participant.name.clone(), participant.entry.owner);
-            let renewal = Renewal { name, owner, lease: Lease::DEFAULT };
+            let renewal = Renewal { name, owner, lease: Lease::DEFAULT, commit: None };
             let renewed = block_on(engine.renew(vec![renewal])).unwrap().remove(0);
             assert_eq!(renewed.unwrap(), Renewed::Extended);
         }

@@ -1,0 +1,310 @@
+//! One entry that wants a lock, from its first request until it is granted, refused or cancelled.
+//!
+//! The state is under a mutex, which is not held while a node or the listener is called: what follows from a vote is an
+//! [`Effect`], performed after unlocking. Each request to a node has a number; an answer to an earlier one is ignored.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::Quorum;
+use super::effect::Effect;
+use super::errors::cancelled;
+use crate::clock;
+use crate::core::backoff::{Backoff, Delays};
+use crate::core::fence::Fence;
+use crate::core::moment::Moment;
+use crate::core::quorum::{Candidate, Claim, Confirmation, Hold, Size, Verdict};
+use crate::core::shape::Kind;
+use crate::engine::{AcquireRequest, Acquired, Grant, Proposal, Standing};
+use crate::error::StoreError;
+use crate::owner::unique_number;
+use crate::sync::lock;
+
+/// How long a candidate keeps a minority before it gives it back, and how long one that does not wait pauses before
+/// the next attempt: a few round trips, growing, and different for each candidate.
+const REGROUP: Backoff = Backoff::jitter(Duration::from_millis(5), Duration::from_millis(500));
+
+/// How often a candidate that does not wait tries again after a split vote.
+const SPLIT_VOTES: u32 = 3;
+
+/// How often a larger fence is proposed.
+const PROPOSALS: u32 = 8;
+
+pub(super) type Caller = oneshot::Sender<Result<Acquired, StoreError>>;
+
+/// One entry that wants a lock.
+pub(super) struct Attempt {
+    pub(super) request: AcquireRequest,
+    pub(super) state: Mutex<State>,
+}
+
+pub(super) struct State {
+    pub(super) candidate: Candidate,
+    pub(super) phase: Phase,
+    /// The fence that is proposed, which is also the ticket in the queues.
+    pub(super) proposal: Fence,
+    pub(super) proposed: u32,
+    /// When the last call began, by our clock: the standing that is reported counts from it.
+    pub(super) began: Moment,
+    pub(super) callers: Vec<Caller>,
+    pub(super) last_round: u32,
+    /// The number of the last request to each node.
+    pub(super) rounds: Vec<u32>,
+    pub(super) errors: Vec<Option<StoreError>>,
+    pub(super) refusal: Option<Acquired>,
+    pub(super) commit: Option<Commit>,
+    pub(super) delays: Delays,
+    /// A timer is set, or given-back nodes have not confirmed it, one bit each.
+    pub(super) is_regrouping: bool,
+    pub(super) giving_back: u8,
+    /// Nodes that said that the lock will be free sooner, one bit each.
+    pub(super) sooner: u8,
+}
+
+/// A fence that is being stored.
+pub(super) struct Commit {
+    pub(super) confirmation: Confirmation,
+    pub(super) fence: Fence,
+    pub(super) sent: Moment,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// A caller waits for the answer.
+    Asking,
+    /// It is in the queues of the nodes.
+    Waiting,
+    /// It is decided: granted, or ended.
+    Granted,
+    Ended,
+}
+
+/// A request that is about to be sent to a node.
+pub(super) struct Sending {
+    pub(super) node: usize,
+    pub(super) round: u32,
+    pub(super) sent: Moment,
+    pub(super) request: AcquireRequest,
+}
+
+impl Attempt {
+    pub(super) fn new(request: AcquireRequest, size: Size, proposal: Fence) -> Self {
+        let state = State {
+            candidate: Candidate::new(size, request.shape),
+            phase: Phase::Asking,
+            proposal,
+            proposed: 1,
+            began: clock::now(),
+            callers: Vec::new(),
+            last_round: 0,
+            rounds: vec![0; size.nodes()],
+            errors: vec![None; size.nodes()],
+            refusal: None,
+            commit: None,
+            delays: REGROUP.delays(unique_number()),
+            is_regrouping: false,
+            giving_back: 0,
+            sooner: 0,
+        };
+        Self { request, state: Mutex::new(state) }
+    }
+
+    /// Whether its votes can be taken back and cast again: a latch's count cannot, and a barrier's parties wait for
+    /// each other.
+    pub(super) fn is_movable(&self) -> bool {
+        !matches!(self.request.shape.kind(), Kind::Latch | Kind::Barrier)
+    }
+
+    /// A count of a latch stays, whatever becomes of its answer (I6).
+    pub(super) fn is_count(&self) -> bool {
+        self.request.shape.kind() == Kind::Latch && self.request.shape.permits() > 0
+    }
+
+    /// Asks all nodes, for a caller. None if it is decided already.
+    pub(super) fn ask(&self, quorum: &Quorum, caller: Caller) -> Result<Vec<Sending>, Caller> {
+        let mut state = lock(&self.state);
+        if matches!(state.phase, Phase::Granted | Phase::Ended) {
+            return Err(caller);
+        }
+        state.phase = Phase::Asking;
+        state.began = clock::now();
+        state.callers.push(caller);
+        let nodes = 0..quorum.nodes.len();
+        let nodes: Vec<_> = nodes.filter(|node| state.giving_back & (1 << node) == 0).collect();
+        Ok(self.send_to(quorum, &mut state, &nodes))
+    }
+
+    /// Prepares requests to these nodes.
+    pub(super) fn send_to(
+        &self,
+        quorum: &Quorum,
+        state: &mut State,
+        nodes: &[usize],
+    ) -> Vec<Sending> {
+        let sent = clock::now();
+        state.last_round += 1;
+        let proposal = Some(Proposal { fence: state.proposal, is_repair: false });
+        let mut sending = Vec::with_capacity(nodes.len());
+        for &node in nodes {
+            state.rounds[node] = state.last_round;
+            if quorum.nodes[node].is_ending(&self.request.name, self.request.entry) {
+                state.candidate.answer(node, Claim::Silent { is_unknown: true });
+                let why = "it has not confirmed that the last attempt ended";
+                state.errors[node] = Some(StoreError::unknown(why));
+                continue;
+            }
+            state.candidate.ask(node, sent);
+            let request = AcquireRequest { proposal, ..self.request.clone() };
+            sending.push(Sending { node, round: state.last_round, sent, request });
+        }
+        sending
+    }
+
+    /// A node has answered.
+    pub(super) fn answered(
+        &self,
+        quorum: &Quorum,
+        (node, round, sent): (usize, u32, Moment),
+        result: Result<Acquired, StoreError>,
+    ) -> Effect {
+        let mut state = lock(&self.state);
+        if state.rounds[node] != round {
+            return Effect::None;
+        }
+        let claim = state.claim(quorum, node, sent, result);
+        state.candidate.answer(node, claim);
+        self.decide(quorum, &mut state)
+    }
+
+    /// A node has handed the lock over. Asks it, if it cannot be said since when.
+    pub(super) fn handed_over(&self, quorum: &Quorum, node: usize, grant: Grant) -> Effect {
+        let mut state = lock(&self.state);
+        if state.giving_back & (1 << node) != 0 || state.phase == Phase::Ended {
+            return Effect::None;
+        }
+        let received = clock::now();
+        let (fences, stamp) = ((grant.fence, grant.fences), (grant.at, grant.lease));
+        let is_known = quorum.nodes[node].votes()
+            && state.candidate.handed_over(node, fences, stamp, received);
+        if !is_known && state.phase != Phase::Granted {
+            return Effect::Send(self.send_to(quorum, &mut state, &[node]));
+        }
+        self.decide(quorum, &mut state)
+    }
+
+    /// A node has taken the lock away from this owner.
+    pub(super) fn taken_away(&self, quorum: &Quorum, node: usize) -> Effect {
+        let mut state = lock(&self.state);
+        if state.phase != Phase::Waiting {
+            return Effect::None;
+        }
+        state.candidate.give_back(node);
+        Effect::Send(self.send_to(quorum, &mut state, &[node]))
+    }
+
+    /// A node says that the lock will be free sooner. True once a majority has said so.
+    pub(super) fn will_be_sooner(&self, quorum: &Quorum, node: usize) -> bool {
+        let mut state = lock(&self.state);
+        state.sooner |= 1 << node;
+        let is_majority = state.sooner.count_ones() as usize >= quorum.size.majority();
+        if is_majority {
+            state.sooner = 0;
+        }
+        is_majority
+    }
+
+    /// Whether it was cancelled, has failed, or was released.
+    pub(super) fn has_ended(&self) -> bool {
+        lock(&self.state).phase == Phase::Ended
+    }
+
+    /// Ends it: its callers are answered, and later answers ignored.
+    pub(super) fn end(&self) -> Vec<Caller> {
+        let mut state = lock(&self.state);
+        state.phase = Phase::Ended;
+        std::mem::take(&mut state.callers)
+    }
+
+    /// What the votes amount to.
+    pub(super) fn decide(&self, quorum: &Quorum, state: &mut State) -> Effect {
+        if matches!(state.phase, Phase::Granted | Phase::Ended) || state.commit.is_some() {
+            return Effect::None;
+        }
+        match state.candidate.verdict(clock::now()) {
+            Verdict::Granted(hold) => self.granted(state, hold),
+            Verdict::Commit { fence } => self.start_commit(quorum, state, fence),
+            Verdict::Open => Effect::None,
+            Verdict::Queued { ahead, free_in } => self.queued(state, ahead, free_in),
+            // Nodes that were given back are asked again.
+            _ if state.is_regrouping || state.giving_back != 0 => Effect::None,
+            Verdict::Outdated { last } => self.propose_again(quorum, state, last),
+            Verdict::Split if self.is_movable() && state.delays.attempts() < SPLIT_VOTES => {
+                self.give_back(state)
+            }
+            Verdict::Split | Verdict::Busy => self.fail(state, Ok(Acquired::Busy)),
+            Verdict::Refused => {
+                let refusal = state.refusal.clone().unwrap_or(Acquired::Busy);
+                self.fail(state, Ok(refusal))
+            }
+            Verdict::Failed { is_unknown } => {
+                let needed = state.candidate.needed();
+                let error = quorum.failure_of(needed, &state.errors, is_unknown);
+                self.fail(state, Err(error))
+            }
+        }
+    }
+
+    pub(super) fn granted(&self, state: &mut State, hold: Hold) -> Effect {
+        state.phase = Phase::Granted;
+        let callers = std::mem::take(&mut state.callers);
+        let Hold { fence, fences, at, lease, .. } = hold;
+        // A caller counts from when it asked; a claim may be older.
+        let left = if at >= state.began { lease } else { hold.deadline().since(state.began) };
+        let lease = if callers.is_empty() { lease } else { left };
+        Effect::Granted { grant: Grant { fence, fences, lease, at }, callers }
+    }
+
+    fn queued(&self, state: &mut State, ahead: u32, free_in: Duration) -> Effect {
+        state.phase = Phase::Waiting;
+        let callers = std::mem::take(&mut state.callers);
+        let standing = Standing { ahead, free_in, at: state.began };
+        let has_minority = !state.candidate.minority(clock::now()).is_empty();
+        let regroup = (has_minority && self.is_movable() && !state.is_regrouping).then(|| {
+            state.is_regrouping = true;
+            state.delays.next()
+        });
+        Effect::Queued { standing, callers, regroup }
+    }
+
+    pub(super) fn fail(&self, state: &mut State, result: Result<Acquired, StoreError>) -> Effect {
+        if state.phase == Phase::Waiting {
+            // The caller believes that it waits: it asks again, and gets the error then.
+            return Effect::AskAgain;
+        }
+        state.phase = Phase::Ended;
+        let nodes = 0..state.rounds.len();
+        let end = nodes.filter(|node| state.candidate.is_there(*node) && !self.is_count());
+        let (end, callers) = (end.collect(), std::mem::take(&mut state.callers));
+        Effect::Failed { end, callers, result }
+    }
+
+    fn propose_again(&self, quorum: &Quorum, state: &mut State, last: Fence) -> Effect {
+        state.proposed += 1;
+        if state.proposed > PROPOSALS {
+            let why = "other clients raise its fence all the time";
+            return self.fail(state, Err(StoreError::refused(why)));
+        }
+        state.proposal = quorum.propose(Some(last));
+        let is_outdated =
+            |node: &usize| matches!(state.candidate.claim(*node), Claim::Outdated { .. });
+        let nodes: Vec<_> = (0..state.rounds.len()).filter(is_outdated).collect();
+        Effect::Send(self.send_to(quorum, state, &nodes))
+    }
+}
+
+/// Answers callers whose entry was cancelled.
+pub(super) fn answer_cancelled(callers: Vec<Caller>) {
+    super::effect::answer(callers, &Err(cancelled()));
+}

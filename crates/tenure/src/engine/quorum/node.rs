@@ -1,0 +1,243 @@
+//! One node: its engine, and what this client knows about it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::absent::Absent;
+use super::arrival::on_arrival;
+use super::wakeups::NodeListener;
+use crate::clock;
+use crate::core::moment::Moment;
+use crate::core::name::LockName;
+use crate::core::quorum::{Calendar, Reliability};
+use crate::engine::{Answer, CancelRequest, Engine, ReleaseRequest};
+use crate::error::StoreError;
+use crate::owner::Entry;
+use crate::sync::lock;
+use crate::telemetry;
+
+/// How many entries that a node has not confirmed to be ended are remembered. Without a reminder they end with their
+/// leases.
+const MOST_LEFT: usize = 10_000;
+
+/// A calendar that has moved this far is compared with the others at once, and else from time to time.
+const NOTEWORTHY: Duration = Duration::from_millis(50);
+
+/// How many of them are sent in one go.
+const RESENT: usize = 128;
+
+/// One node.
+pub(super) struct Node {
+    admitted: Mutex<Admitted>,
+    /// Some operation found that the server has lost its marker.
+    is_suspect: AtomicBool,
+    listener: Arc<NodeListener>,
+    /// Its address, for people.
+    pub(super) name: Arc<str>,
+    reliability: Mutex<Reliability>,
+    /// How far its calendar was ahead of our clock when it was looked at last.
+    calendar: Mutex<Option<Calendar>>,
+    left: Mutex<HashMap<(LockName, Entry), Left>>,
+}
+
+/// The engine of a node.
+struct Admitted {
+    engine: Arc<dyn Engine>,
+    /// The process that votes; none if it has no vote.
+    run_id: Option<String>,
+    /// Why it has no vote.
+    why: Option<StoreError>,
+}
+
+/// An entry that this client has ended, and the node may still have.
+#[derive(Clone, Copy)]
+struct Left {
+    /// How many permits it keeps: zero if it has ended.
+    keep: u32,
+    /// By then it has ended by itself.
+    until: Moment,
+    is_in_flight: bool,
+}
+
+impl Node {
+    pub(super) fn new(
+        engine: Arc<dyn Engine>,
+        name: Arc<str>,
+        listener: Arc<NodeListener>,
+    ) -> Self {
+        listen(&engine, &listener);
+        Self {
+            admitted: Mutex::new(Admitted { engine, run_id: None, why: None }),
+            is_suspect: AtomicBool::new(false),
+            listener,
+            name,
+            reliability: Mutex::default(),
+            calendar: Mutex::default(),
+            left: Mutex::default(),
+        }
+    }
+
+    pub(super) fn engine(&self) -> Arc<dyn Engine> {
+        lock(&self.admitted).engine.clone()
+    }
+
+    /// This process of it votes from now on.
+    pub(super) fn admit(&self, engine: Arc<dyn Engine>, run_id: &str) {
+        listen(&engine, &self.listener);
+        self.is_suspect.store(false, Ordering::Release);
+        let admitted = Admitted { engine, run_id: Some(run_id.to_owned()), why: None };
+        // Dropped without the mutex: it answers its operations.
+        let before = std::mem::replace(&mut *lock(&self.admitted), admitted);
+        drop(before);
+    }
+
+    /// It does not vote any more.
+    pub(super) fn expel(&self, absent: Absent) {
+        let why = Some(absent.0.clone());
+        let admitted = Admitted { engine: Arc::new(absent), run_id: None, why };
+        let before = std::mem::replace(&mut *lock(&self.admitted), admitted);
+        drop(before);
+    }
+
+    pub(super) fn is_admitted(&self) -> bool {
+        lock(&self.admitted).run_id.is_some()
+    }
+
+    /// Whether this process votes, and has its marker as far as is known.
+    pub(super) fn is_admitted_as(&self, run_id: &str) -> bool {
+        let is_suspect = self.is_suspect.swap(false, Ordering::AcqRel);
+        !is_suspect && lock(&self.admitted).run_id.as_deref() == Some(run_id)
+    }
+
+    /// Why it has no vote.
+    pub(super) fn why_absent(&self) -> Option<StoreError> {
+        lock(&self.admitted).why.clone()
+    }
+
+    /// Whether it votes, and all its connections are up.
+    pub(super) fn is_well(&self) -> bool {
+        let is_suspect = self.is_suspect.load(Ordering::Acquire);
+        self.is_admitted() && !is_suspect && self.engine().health().is_well()
+    }
+
+    /// Notes an error: of a server that has lost its marker, for example.
+    pub(super) fn note_error(&self, error: &StoreError) {
+        if error.is_quarantined() {
+            self.is_suspect.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether its answers count now.
+    pub(super) fn votes(&self) -> bool {
+        lock(&self.reliability).votes(clock::now())
+    }
+
+    pub(super) fn calendar(&self) -> Option<Calendar> {
+        *lock(&self.calendar)
+    }
+
+    /// Notes its calendar. Returns whether it has changed by more than drift explains.
+    pub(super) fn set_calendar(&self, calendar: Calendar) -> bool {
+        let before = lock(&self.calendar).replace(calendar);
+        before.is_none_or(|before| before.distance(&calendar) > NOTEWORTHY)
+    }
+
+    /// The process that votes.
+    pub(super) fn run_id(&self) -> Option<String> {
+        lock(&self.admitted).run_id.clone()
+    }
+
+    /// It does not vote for the longest lease: its calendar is not that of the other nodes.
+    pub(super) fn exclude(&self, longest: Duration) {
+        lock(&self.reliability).exclude(clock::now(), longest);
+    }
+
+    /// Notes the node's clock in an answer that was sent for and received at these moments.
+    pub(super) fn note_clock(
+        &self,
+        (sent, received): (Moment, Moment),
+        store: Moment,
+        longest: Duration,
+    ) {
+        let step = lock(&self.reliability).note(sent, received, store, longest);
+        step.into_iter().for_each(telemetry::clock_stepped);
+    }
+
+    /// Whether the node may still perform an end of this entry that was sent before. Then a new grant of the same entry
+    /// would not last, and does not count.
+    pub(super) fn is_ending(&self, name: &LockName, entry: Entry) -> bool {
+        let left = lock(&self.left);
+        !left.is_empty() && left.contains_key(&(name.clone(), entry))
+    }
+
+    /// The node has not confirmed the end of an entry: it is asked again later.
+    pub(super) fn leave_behind(&self, name: LockName, entry: Entry, until: Moment) {
+        self.leave_behind_but(0, name, entry, until);
+    }
+
+    /// The same for an entry that keeps so many permits: the others are given back later.
+    pub(super) fn leave_behind_but(&self, keep: u32, name: LockName, entry: Entry, until: Moment) {
+        let mut left = lock(&self.left);
+        let key = (name, entry);
+        // What has ended keeps nothing, whatever was sent before.
+        let keep = left.get(&key).map_or(keep, |it| it.keep.min(keep));
+        if left.len() < MOST_LEFT {
+            left.insert(key, Left { keep, until, is_in_flight: false });
+        }
+    }
+
+    /// Ends an entry here, and asks again until that is confirmed or it has ended by itself (I6).
+    pub(super) fn end(self: &Arc<Self>, request: CancelRequest, until: Moment) {
+        let node = self.clone();
+        let CancelRequest { name, entry } = request.clone();
+        on_arrival(self.engine().cancel(request), move |result| {
+            if result.is_err() {
+                node.leave_behind(name, entry, until);
+            }
+        });
+    }
+
+    /// Asks again for what is left behind.
+    pub(super) fn clean_up(self: &Arc<Self>) {
+        let now = clock::now();
+        let mut left = lock(&self.left);
+        left.retain(|_, it| it.until > now);
+        let due = left.iter_mut().filter(|(_, it)| !it.is_in_flight).take(RESENT);
+        let due: Vec<_> = due
+            .map(|(key, it)| {
+                it.is_in_flight = true;
+                (key.clone(), it.keep)
+            })
+            .collect();
+        drop(left);
+        for (key, keep) in due {
+            let node = self.clone();
+            on_arrival(self.remind(key.clone(), keep), move |result| {
+                let mut left = lock(&node.left);
+                // It may have ended meanwhile, which the node does not know.
+                let is_done = result.is_ok() && left.get(&key).is_some_and(|it| it.keep == keep);
+                if is_done {
+                    left.remove(&key);
+                } else {
+                    left.entry(key).and_modify(|it| it.is_in_flight = false);
+                }
+            });
+        }
+    }
+
+    fn remind(&self, (name, entry): (LockName, Entry), keep: u32) -> Answer<()> {
+        if keep == 0 {
+            return self.engine().cancel(CancelRequest { name, entry });
+        }
+        let request = ReleaseRequest { keep, ..ReleaseRequest::new(name, entry) };
+        let answer = self.engine().release(request);
+        Answer::later(async { answer.await.map(drop) })
+    }
+}
+
+fn listen(engine: &Arc<dyn Engine>, listener: &Arc<NodeListener>) {
+    let listener = Arc::downgrade(listener);
+    engine.listen(listener);
+}

@@ -1,0 +1,67 @@
+//! A candidate that has too few nodes gives them back, and asks them again: other candidates may have the others, and
+//! wait for these.
+
+use std::time::Duration;
+
+use super::Quorum;
+use super::attempt::{Attempt, Phase, State};
+use super::effect::Effect;
+use crate::clock;
+use crate::core::quorum::Claim;
+use crate::engine::Acquired;
+use crate::error::StoreError;
+use crate::sync::lock;
+
+impl Attempt {
+    /// Gives back the nodes that hold it, because they are too few.
+    pub(super) fn give_back(&self, state: &mut State) -> Effect {
+        let nodes = state.candidate.minority(clock::now());
+        for &node in &nodes {
+            state.candidate.give_back(node);
+            state.giving_back |= 1 << node;
+            // What it may still answer is about the entry that is given back.
+            state.rounds[node] = 0;
+        }
+        let is_asking = state.phase == Phase::Asking;
+        if nodes.is_empty() {
+            // What it held has ended meanwhile. No node will answer: its caller must not wait for one (I7).
+            return if is_asking { self.fail(state, Ok(Acquired::Busy)) } else { Effect::None };
+        }
+        let pause = if is_asking { state.delays.next() } else { Duration::ZERO };
+        Effect::GiveBack { nodes, pause }
+    }
+
+    /// The time to regroup has come.
+    pub(super) fn regroup(&self, quorum: &Quorum) -> Effect {
+        let mut state = lock(&self.state);
+        state.is_regrouping = false;
+        match state.phase {
+            Phase::Waiting if state.commit.is_none() => self.give_back(&mut state),
+            // A verdict that has come meanwhile has waited for this moment.
+            Phase::Asking => self.decide(quorum, &mut state),
+            _ => Effect::None,
+        }
+    }
+
+    /// A node has confirmed that it took the entry back, or has not.
+    pub(super) fn gave_back(
+        &self,
+        quorum: &Quorum,
+        node: usize,
+        result: Result<(), StoreError>,
+    ) -> Effect {
+        let mut state = lock(&self.state);
+        state.giving_back &= !(1 << node);
+        if matches!(state.phase, Phase::Granted | Phase::Ended) {
+            return Effect::None;
+        }
+        match result {
+            Ok(()) => Effect::Send(self.send_to(quorum, &mut state, &[node])),
+            Err(error) => {
+                state.errors[node] = Some(error);
+                state.candidate.answer(node, Claim::Silent { is_unknown: true });
+                self.decide(quorum, &mut state)
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Releases.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+
+use super::Quorum;
+use super::arrival::on_arrival;
+use super::attempt::answer_cancelled;
+use super::errors::closed;
+use crate::clock;
+use crate::core::moment::Moment;
+use crate::core::quorum::{End, Ended, Ending};
+use crate::engine::{Answer, CancelRequest, ReleaseOutcome, ReleaseRequest};
+use crate::error::StoreError;
+use crate::foreign;
+use crate::sync::lock;
+
+/// A release under way.
+struct Releasing {
+    ending: Ending,
+    needed: usize,
+    errors: Vec<Option<StoreError>>,
+    done: Option<oneshot::Sender<Result<ReleaseOutcome, StoreError>>>,
+}
+
+impl Quorum {
+    /// Releases at all nodes. At a node that may have the entry in its queue it is cancelled, which covers both: it must
+    /// not be served later. One that keeps some permits would be served there with all of them; a renewal repairs that
+    /// node with what it has kept.
+    pub(super) fn release(self: &Arc<Self>, request: ReleaseRequest) -> Answer<ReleaseOutcome> {
+        // A question of a waiter that was granted meanwhile.
+        let waiting = lock(&self.attempts).remove(&(request.name.clone(), request.entry));
+        if let Some(attempt) = waiting {
+            answer_cancelled(attempt.end());
+        }
+        let attempt = match request.keep {
+            0 => self.holds.remove(&request.name, request.entry),
+            keep => self.holds.keep(&request.name, request.entry, keep),
+        };
+        let ended = attempt.iter().filter(|_| request.keep == 0);
+        ended.for_each(|attempt| answer_cancelled(attempt.end()));
+        let (known, needed) = match &attempt {
+            Some(attempt) => {
+                let state = lock(&attempt.state);
+                let known =
+                    |node| state.candidate.is_held_at(node) || attempt.request.queue.is_none();
+                ((0..self.nodes.len()).map(known).collect(), state.candidate.needed())
+            }
+            None => (vec![true; self.nodes.len()], self.size.majority()),
+        };
+        let (done, answer) = oneshot::channel();
+        let releasing = Arc::new(Mutex::new(Releasing {
+            ending: Ending::new(self.size, needed),
+            needed,
+            errors: vec![None; self.nodes.len()],
+            done: Some(done),
+        }));
+        for (node, is_known) in known.into_iter().enumerate() {
+            if is_known || !request.linger.is_zero() {
+                self.release_at(node, &request, &releasing);
+            } else {
+                self.cancel_at(node, &request, &releasing);
+            }
+        }
+        Answer::later(async { answer.await.unwrap_or_else(|_| Err(closed())) })
+    }
+
+    fn release_at(
+        self: &Arc<Self>,
+        node: usize,
+        request: &ReleaseRequest,
+        releasing: &Arc<Mutex<Releasing>>,
+    ) {
+        let (quorum, releasing) = (self.clone(), releasing.clone());
+        let (name, entry, keep) = (request.name.clone(), request.entry, request.keep);
+        on_arrival(self.nodes[node].engine().release(request.clone()), move |result| {
+            if result.is_err() {
+                quorum.nodes[node].leave_behind_but(keep, name, entry, quorum.forgotten_at());
+            }
+            quorum.count_release(
+                &releasing,
+                node,
+                result.map(|outcome| match outcome {
+                    ReleaseOutcome::Released { remaining } => End::Released { remaining },
+                    ReleaseOutcome::NotHeld => End::NotHeld,
+                }),
+            );
+        });
+    }
+
+    fn cancel_at(
+        self: &Arc<Self>,
+        node: usize,
+        request: &ReleaseRequest,
+        releasing: &Arc<Mutex<Releasing>>,
+    ) {
+        let (quorum, releasing) = (self.clone(), releasing.clone());
+        let cancel = CancelRequest { name: request.name.clone(), entry: request.entry };
+        on_arrival(self.nodes[node].engine().cancel(cancel.clone()), move |result| {
+            if result.is_err() {
+                quorum.nodes[node].leave_behind(cancel.name, cancel.entry, quorum.forgotten_at());
+            }
+            quorum.count_release(&releasing, node, result.map(|()| End::Cancelled));
+        });
+    }
+
+    /// When a node that was not reached has ended the hold by itself.
+    fn forgotten_at(&self) -> Moment {
+        clock::now() + self.longest * 2
+    }
+
+    fn count_release(
+        self: &Arc<Self>,
+        releasing: &Mutex<Releasing>,
+        node: usize,
+        result: Result<End, StoreError>,
+    ) {
+        let mut all = lock(releasing);
+        match result {
+            Ok(end) => all.ending.note(node, end),
+            Err(error) => {
+                all.ending.note(node, End::Silent);
+                all.errors[node] = Some(error);
+            }
+        }
+        let outcome = match all.ending.verdict() {
+            Ended::Open => return,
+            Ended::Released { remaining } => Ok(ReleaseOutcome::Released { remaining }),
+            Ended::NotHeld => Ok(ReleaseOutcome::NotHeld),
+            Ended::Failed => Err(self.failure_of(all.needed, &all.errors, true)),
+        };
+        let done = all.done.take();
+        drop(all);
+        done.into_iter().for_each(|done| drop(foreign::call(|| done.send(outcome.clone()))));
+    }
+}

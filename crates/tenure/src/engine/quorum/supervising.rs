@@ -1,0 +1,254 @@
+//! One task per node: connects to it when it may vote, and again after it was restarted or has lost its data.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::absent::Absent;
+use super::admission::{Admission, decide, left, new_token, quarantine};
+use super::connecting::Agreed;
+use super::{Quorum, pause};
+use crate::clock;
+use crate::core::moment::Moment;
+use crate::core::quorum::{Calendar, deviating};
+use crate::engine::redis::{Mark, Marker, NodeAddress, Survey};
+use crate::engine::{RedisEngine, RedisOptions, Wakeup};
+use crate::error::{Error, StoreError};
+use crate::info::About;
+use crate::sync::lock;
+
+/// How often a node that is not well is looked at.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
+
+/// How often one is that is in quarantine for longer than that.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// How often the clock of a node is compared with ours, though nothing is asked of it.
+const COMPARE_EVERY: Duration = Duration::from_secs(5);
+
+/// What is needed to make the nodes members of the quorum.
+pub(super) struct Member {
+    quorum: Weak<Quorum>,
+    agreed: Agreed,
+    quarantine: Duration,
+    addresses: Vec<NodeAddress>,
+    about: About,
+    retention: Duration,
+    runtime: Option<tokio::runtime::Handle>,
+}
+
+impl Member {
+    pub(super) fn new(
+        quorum: &Arc<Quorum>,
+        agreed: Agreed,
+        addresses: Vec<NodeAddress>,
+        options: RedisOptions,
+    ) -> Self {
+        Self {
+            quorum: Arc::downgrade(quorum),
+            quarantine: quarantine(agreed.identity.longest.duration()),
+            agreed,
+            addresses,
+            about: options.about,
+            retention: options.retention,
+            runtime: options.runtime,
+        }
+    }
+
+    pub(super) fn is_admitted(&self, node: usize) -> bool {
+        self.quorum.upgrade().is_some_and(|quorum| quorum.nodes[node].is_admitted())
+    }
+
+    /// Admits a node as far as this look at it allows. Returns how soon to look again.
+    pub(super) async fn admit(&self, node: usize, survey: &Survey) -> Duration {
+        match decide(survey, &self.agreed.identity) {
+            Admission::Vote => self.connect(node, survey).await,
+            Admission::Foreign => self.refuse(
+                node,
+                "it is marked as a node of another quorum; if `tenure quorum init --force` did that, restart this client",
+            ),
+            Admission::Note { why } | Admission::Absent { why, .. } if !self.is_listed(node) => {
+                let Agreed { members, .. } = &self.agreed;
+                self.refuse(
+                    node,
+                    &format!(
+                        "{why}, and this address is not among those that were marked ({members}): a client with those \
+                         addresses admits it again"
+                    ),
+                );
+            }
+            Admission::Note { why } => {
+                self.refuse(node, why);
+                let token = new_token(&survey.run_id);
+                let mark = Mark::Absent { marker: survey.marker.as_deref(), token: &token };
+                // Another client may be faster, or the server is lost again: the next look shows it.
+                if let Err(error) = self.addresses[node].mark(mark).await {
+                    self.refuse(node, &error.to_string());
+                }
+            }
+            Admission::Absent { token, why } => return self.quarantined(node, survey, &token, why).await,
+        }
+        CHECK_EVERY
+    }
+
+    /// A node is in quarantine: admits it when the other nodes say that it is over.
+    async fn quarantined(&self, node: usize, survey: &Survey, token: &str, why: &str) -> Duration {
+        let left = self.left(node, token).await;
+        if !left.is_zero() {
+            let seconds = left.as_secs() + 1;
+            self.refuse(node, &format!("{why}, and does not vote for another {seconds} s"));
+            return left.clamp(CHECK_EVERY, LONGEST_PAUSE);
+        }
+        let marker = self.agreed.identity.marker(&survey.run_id);
+        let mark = Mark::Again { token, marker: &marker, members: &self.agreed.members };
+        match self.addresses[node].mark(mark).await {
+            Ok(true) => self.connect(node, survey).await,
+            // Another client was faster: the next look finds what it has done.
+            Ok(false) => {}
+            Err(error) => self.refuse(node, &error.to_string()),
+        }
+        CHECK_EVERY
+    }
+
+    /// How much of the quarantine of a node is left, by the clocks of the others that vote.
+    async fn left(&self, node: usize, token: &str) -> Duration {
+        let others = (0..self.addresses.len()).filter(|other| *other != node);
+        let mut known = Vec::new();
+        // It is kept until no client can ask for it any more.
+        let kept = self.quarantine * 2 + Duration::from_secs(3600);
+        for other in others.filter(|other| self.is_admitted(*other)) {
+            known.extend(self.addresses[other].witness(token, kept).await);
+        }
+        left(&known, self.addresses.len(), self.quarantine)
+    }
+
+    /// Whether an operator has marked a server at this address.
+    fn is_listed(&self, node: usize) -> bool {
+        let address = self.addresses[node].to_string();
+        self.agreed.members.split(',').any(|member| member == address)
+    }
+
+    /// Connects to the process that was looked at.
+    async fn connect(&self, node: usize, survey: &Survey) {
+        let Some(quorum) = self.quorum.upgrade() else { return };
+        let Survey { run_id, asked, now, .. } = survey;
+        if quorum.nodes[node].is_admitted_as(run_id) {
+            return;
+        }
+        let marker = match Marker::new(&self.agreed.identity.marker(run_id)) {
+            Ok(marker) => marker.of_process(&survey.run_id),
+            Err(invalid) => return self.refuse(node, &invalid.to_string()),
+        };
+        let options = RedisOptions {
+            about: self.about.clone(),
+            retention: self.retention,
+            runtime: self.runtime.clone(),
+            quorum: Some(marker),
+            io: Some(quorum.io.clone()),
+        };
+        match RedisEngine::connect_node(&self.addresses[node], options).await {
+            Ok(engine) => {
+                // Before it votes: its clock may be set from now on.
+                quorum.compare_clock(node, *asked, *now);
+                match quorum.admit(node, engine, run_id) {
+                    // Its waiters have asked another connection, or none.
+                    Ok(()) => quorum.wake(Wakeup::Missed),
+                    Err(other) => self.refuse(
+                        node,
+                        &format!("it is the same server as {}", self.addresses[other]),
+                    ),
+                }
+            }
+            Err(Error::Connect { error }) => quorum.nodes[node].expel(Absent(error)),
+            Err(error) => self.refuse(node, &error.to_string()),
+        }
+    }
+
+    fn refuse(&self, node: usize, why: &str) {
+        if let Some(quorum) = self.quorum.upgrade() {
+            let why = StoreError::refused(why).answered().quarantined();
+            quorum.nodes[node].expel(Absent(why));
+        }
+    }
+
+    /// Looks at a node that is not well. One that was restarted, or has lost its marker, is expelled. Returns how soon to look
+    /// again.
+    async fn check(&self, node: usize) -> Duration {
+        match self.addresses[node].survey().await {
+            Ok(survey) => return self.admit(node, &survey).await,
+            Err(error) => {
+                let Some(quorum) = self.quorum.upgrade() else { return CHECK_EVERY };
+                // An admitted one reconnects by itself, to the same process only.
+                if !quorum.nodes[node].is_admitted() {
+                    quorum.nodes[node].expel(Absent(error));
+                }
+            }
+        }
+        CHECK_EVERY
+    }
+}
+
+impl Quorum {
+    /// A process of a node votes from now on, unless it votes already as another node: a server with two addresses is one
+    /// node (I1). Returns that one then.
+    fn admit(&self, node: usize, engine: RedisEngine, run_id: &str) -> Result<(), usize> {
+        // One at a time.
+        let _admitting = lock(&self.admitting);
+        let is_same = |other: &usize| {
+            *other != node && self.nodes[*other].run_id().as_deref() == Some(run_id)
+        };
+        match (0..self.nodes.len()).find(is_same) {
+            Some(other) => Err(other),
+            None => {
+                self.nodes[node].admit(Arc::new(engine), run_id);
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes the clock of a node in an answer to a request that was sent at `sent`. Returns whether its grants count.
+    pub(super) fn note_clock(&self, node: usize, sent: Moment, store: Moment) -> bool {
+        let asked = (sent, clock::now());
+        self.nodes[node].note_clock(asked, store, self.longest);
+        if self.nodes[node].set_calendar(Calendar::new(asked.0, asked.1, store)) {
+            self.exclude_deviating();
+        }
+        self.nodes[node].votes()
+    }
+
+    /// The same, and compares the calendars in any case.
+    fn compare_clock(&self, node: usize, asked: (Moment, Moment), store: Moment) {
+        self.nodes[node].note_clock(asked, store, self.longest);
+        self.nodes[node].set_calendar(Calendar::new(asked.0, asked.1, store));
+        self.exclude_deviating();
+    }
+
+    /// Nodes whose calendar is not that of the others do not vote: those were set, or will be.
+    pub(super) fn exclude_deviating(&self) {
+        let calendars: Vec<_> = self.nodes.iter().map(|node| node.calendar()).collect();
+        for node in deviating(&calendars) {
+            self.nodes[node].exclude(self.longest);
+        }
+    }
+}
+
+/// Looks at a node whenever it is not well, and at its clock from time to time; ends with the engine.
+pub(super) async fn supervise(member: Arc<Member>, node: usize) {
+    let (mut rest, mut compared) = (CHECK_EVERY, clock::now());
+    loop {
+        pause(rest).await;
+        rest = CHECK_EVERY;
+        let Some(quorum) = member.quorum.upgrade() else { return };
+        if !quorum.nodes[node].is_well() {
+            drop(quorum);
+            rest = member.check(node).await;
+        } else if clock::now().since(compared) >= COMPARE_EVERY {
+            compared = clock::now();
+            let asking = quorum.nodes[node].engine().time();
+            drop(quorum);
+            let time = asking.await;
+            if let (Ok(Some(store)), Some(quorum)) = (time, member.quorum.upgrade()) {
+                quorum.compare_clock(node, (compared, clock::now()), store);
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Wake-ups of the nodes, merged: a waiter is granted when enough nodes have handed over to it, and a holder has lost
+//! when too few are left.
+
+use std::sync::{Arc, Weak};
+
+use super::Quorum;
+use super::attempt::Attempt;
+use crate::clock;
+use crate::core::name::LockName;
+use crate::engine::{CancelRequest, Grant, Listener, Wakeup};
+use crate::owner::{Entry, Owner};
+use crate::sync::lock;
+
+/// Receives the wake-ups of one node.
+pub(super) struct NodeListener {
+    quorum: Weak<Quorum>,
+    node: usize,
+}
+
+impl NodeListener {
+    pub(super) fn new(quorum: &Weak<Quorum>, node: usize) -> Arc<Self> {
+        Arc::new(Self { quorum: quorum.clone(), node })
+    }
+}
+
+impl Listener for NodeListener {
+    fn wake(&self, wakeup: Wakeup) {
+        let Some(quorum) = self.quorum.upgrade() else { return };
+        let node = self.node;
+        match wakeup {
+            Wakeup::Granted { name, entry, grant } => quorum.handed_over(node, name, entry, grant),
+            Wakeup::Lost { name, owner } => quorum.taken_away(node, name, owner),
+            Wakeup::Sooner { name, entry } => {
+                let attempt = lock(&quorum.attempts).get(&(name.clone(), entry)).cloned();
+                if attempt.is_some_and(|attempt| attempt.will_be_sooner(&quorum, node)) {
+                    quorum.wake(Wakeup::Sooner { name, entry });
+                }
+            }
+            Wakeup::Missed | Wakeup::MissedIn(_) => quorum.wake(Wakeup::Missed),
+        }
+    }
+}
+
+impl Quorum {
+    /// A forced release at a node: of a holder, or of a waiter that has a minority.
+    fn taken_away(self: &Arc<Self>, node: usize, name: LockName, owner: Owner) {
+        let is_meant = |((of, entry), _): &(&(LockName, Entry), &Arc<Attempt>)| {
+            *of == name && entry.owner == owner
+        };
+        let waiting: Vec<_> =
+            lock(&self.attempts).iter().filter(is_meant).map(|(_, it)| it.clone()).collect();
+        for attempt in waiting {
+            let effect = attempt.taken_away(self, node);
+            self.perform(&attempt, effect);
+        }
+        self.counts.forget(&name, owner);
+        if self.holds.lose(&name, owner, node, self.nodes.len()) {
+            self.wake(Wakeup::Lost { name, owner });
+        }
+    }
+
+    fn handed_over(self: &Arc<Self>, node: usize, name: LockName, entry: Entry, grant: Grant) {
+        let waiting = lock(&self.attempts).get(&(name.clone(), entry)).cloned();
+        let attempt = waiting.or_else(|| self.holds.attempt(&name, entry));
+        match attempt {
+            Some(attempt) => {
+                let effect = attempt.handed_over(self, node, grant);
+                self.perform(&attempt, effect);
+            }
+            // It is not wanted any more: it passes to the next.
+            None => {
+                let until = clock::now() + self.longest * 2;
+                self.nodes[node].end(CancelRequest { name, entry }, until);
+            }
+        }
+    }
+}
