@@ -6,9 +6,13 @@
 mod conformance {
     #[macro_use]
     pub(crate) mod suite;
+    #[cfg(feature = "redis")]
+    pub(crate) mod clusters;
     pub(crate) mod fixture;
     #[cfg(feature = "local")]
     pub(crate) mod folders;
+    #[cfg(feature = "redis")]
+    pub(crate) mod quorums;
     #[cfg(feature = "redis")]
     pub(crate) mod servers;
 
@@ -21,6 +25,7 @@ mod conformance {
     pub(crate) mod identity;
     pub(crate) mod leases;
     pub(crate) mod locks;
+    pub(crate) mod proposals;
     pub(crate) mod queue;
     pub(crate) mod readers;
     pub(crate) mod records;
@@ -53,4 +58,18 @@ conformance_suite!(
     crate::conformance::servers::OneServer<crate::conformance::servers::RedisTls>
 );
 #[cfg(feature = "redis")]
+conformance_suite!(quorum, quorum crate::conformance::quorums::FiveServers);
+#[cfg(feature = "redis")]
+conformance_suite!(memory_quorum, quorum crate::conformance::fixture::MemoryQuorum);
+#[cfg(feature = "redis")]
 conformance_suite!(sentinel, crate::conformance::servers::OneMaster);
+#[cfg(feature = "redis")]
+conformance_suite!(
+    redis_cluster,
+    crate::conformance::clusters::OneCluster<crate::conformance::servers::Redis>
+);
+#[cfg(feature = "redis")]
+conformance_suite!(
+    valkey_cluster,
+    crate::conformance::clusters::OneCluster<crate::conformance::servers::Valkey>
+);

@@ -4,6 +4,9 @@
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "common/waiting.rs"]
+mod waiting;
+
 mod redis {
     pub(crate) mod fixture;
 

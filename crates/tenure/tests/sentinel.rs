@@ -3,49 +3,29 @@
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "common/flavors.rs"]
+mod flavors;
+#[path = "common/waiting.rs"]
+mod waiting;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
+use flavors::on_all;
 use tenure::engine::{Health, Severity};
 use tenure::{Error, Guard, Released, Tenure};
 use tenure_testkit::resp::Reply;
 use tenure_testkit::{Flavor, Sentinels, Server};
-
-/// Far longer than a failover takes, also where two candidates split the vote.
-const LONG: Duration = Duration::from_secs(60);
+use waiting::{LONG, acquire_when_reachable, pass, until, until_well};
 
 /// Longer than a failover takes in most cases: the lock must survive it.
 const LEASE: Duration = Duration::from_secs(60);
 
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let seen = tokio::time::timeout(LONG, async {
-        while !is_so().await {
-            wait(Duration::from_millis(10)).await;
-        }
-    });
-    assert!(seen.await.is_ok(), "{what}: not within {LONG:?}");
-}
-
-async fn until_well(tenure: &Tenure) {
-    until("the client is connected", async || tenure.health().is_well()).await;
-}
-
-/// Acquires as soon as the store can be reached.
 async fn acquire(tenure: &Tenure, name: &str) -> Guard {
-    let mut acquired = None;
-    until("the lock is acquired", async || match tenure.lock(name).lease(LEASE).acquire().await {
-        Ok(guard) => {
-            acquired = Some(guard);
-            true
-        }
-        Err(Error::Unreachable { .. } | Error::Unknown { .. }) => false,
-        Err(error) => panic!("{error}"),
-    })
-    .await;
-    acquired.unwrap()
+    acquire_when_reachable(&tenure.lock(name).lease(LEASE)).await
 }
 
 fn has(server: &Server, name: &str) -> bool {
@@ -58,21 +38,6 @@ async fn until_replicated(group: &Sentinels, name: &str) {
         group.servers.iter().all(|server| has(server, name))
     })
     .await;
-}
-
-/// Runs a test on all servers, at the same time.
-fn on_all<T: Future<Output = ()>>(test: fn(Flavor) -> T) {
-    let run = |flavor| {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.enable_all().build().unwrap().block_on(test(flavor));
-    };
-    std::thread::scope(|scope| {
-        let running: Vec<_> =
-            Flavor::wanted().map(|flavor| (flavor, scope.spawn(move || run(flavor)))).collect();
-        for (flavor, thread) in running {
-            thread.join().unwrap_or_else(|_| panic!("on {flavor}"));
-        }
-    });
 }
 
 async fn start(flavor: Flavor, replicas: usize) -> Sentinels {
@@ -334,7 +299,7 @@ async fn a_late_answer_counts_only_if_the_master_is_the_same() {
         group.pause(0, true);
         let lock = client.lock("x");
         let acquiring = tokio::spawn(async move { lock.try_acquire().await });
-        wait(Duration::from_millis(800)).await;
+        pass(Duration::from_millis(800)).await;
         group.pause(0, false);
         let acquired = acquiring.await.unwrap();
         if is_majority_up {
@@ -349,11 +314,6 @@ async fn a_late_answer_counts_only_if_the_master_is_the_same() {
     }
     // Nothing is left of the acquire whose outcome was unknown.
     drop(client.lock("x").acquire().await.unwrap());
-}
-
-#[expect(clippy::disallowed_methods, reason = "failovers send no event to wait on")]
-async fn wait(time: Duration) {
-    tokio::time::sleep(time).await;
 }
 
 async fn connect(url: &str) -> Tenure {

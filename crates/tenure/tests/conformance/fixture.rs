@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
+#[cfg(feature = "redis")]
+use tenure::engine::QuorumEngine;
 use tenure::engine::{
     AcquireRequest, Acquired, CancelRequest, Engine, Grant, ListRequest, Listener, MemoryEngine,
     Queueing, ReleaseOutcome, ReleaseRequest, Renewal, Renewed, Standing, Wakeup,
@@ -49,6 +51,33 @@ impl Fixture for Memory {
 
     fn tenure(&self) -> Tenure {
         Tenure::builder().engine(self.0.another()).unwrap()
+    }
+}
+
+/// A quorum of stores in this process.
+#[cfg(feature = "redis")]
+pub(crate) struct MemoryQuorum(Vec<MemoryEngine>);
+
+#[cfg(feature = "redis")]
+impl MemoryQuorum {
+    fn connect(&self) -> QuorumEngine {
+        let nodes = self.0.iter().map(|it| Box::new(it.another()) as Box<dyn Engine>).collect();
+        QuorumEngine::over(nodes, Duration::from_secs(24 * 3600)).unwrap()
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Fixture for MemoryQuorum {
+    fn start() -> Self {
+        Self((0..5).map(|_| MemoryEngine::new()).collect())
+    }
+
+    fn engine(&self) -> Box<dyn Engine> {
+        Box::new(self.connect())
+    }
+
+    fn tenure(&self) -> Tenure {
+        Tenure::builder().engine(self.connect()).unwrap()
     }
 }
 
@@ -114,6 +143,7 @@ pub(crate) fn request(lock: &str, entry: Entry) -> AcquireRequest {
         lease: long(),
         about: Arc::new(About::this_process()),
         queue: None,
+        proposal: None,
     }
 }
 
@@ -170,7 +200,7 @@ impl Client {
     }
 
     pub(crate) async fn renew(&self, lock: &str, owner: Owner, lease: Lease) -> Renewed {
-        let renewals = vec![Renewal { name: name(lock), owner, lease }];
+        let renewals = vec![Renewal { name: name(lock), owner, lease, commit: None }];
         self.renew_all(renewals).await[0]
     }
 
@@ -231,7 +261,7 @@ impl Client {
         loop {
             match self.next_wakeup().await {
                 Wakeup::Granted { entry, grant, .. } => return (entry, grant),
-                Wakeup::Missed => {}
+                Wakeup::Missed | Wakeup::MissedIn(_) => {}
                 other => panic!("a grant was expected, not {other:?}"),
             }
         }

@@ -41,7 +41,7 @@ pub(crate) async fn many_leases_are_renewed_in_one_call(store: &impl Fixture) {
     let (a, b) = (someone(), someone());
     client.take("a", a).await;
     client.take("b", b).await;
-    let renewal = |lock, owner| Renewal { name: name(lock), owner, lease: long() };
+    let renewal = |lock, owner| Renewal { name: name(lock), owner, lease: long(), commit: None };
     let renewals = vec![renewal("a", a.owner), renewal("missing", a.owner), renewal("b", b.owner)];
     let expected = [Renewed::Extended, Renewed::NotHeld, Renewed::Extended];
     assert_eq!(client.renew_all(renewals).await, expected);

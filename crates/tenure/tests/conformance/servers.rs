@@ -110,7 +110,7 @@ impl Fixture for OneMaster {
     }
 }
 
-async fn until_clients(server: &Server, count: usize) {
+pub(crate) async fn until_clients(server: &Server, count: usize) {
     let mut connection = server.connect().unwrap();
     loop {
         let reply = connection.command(&["PUBSUB", "CHANNELS", "tenure:wake:*"]).unwrap();

@@ -5,7 +5,20 @@
 #[macro_export]
 macro_rules! conformance_suite {
     ($engine:ident, $fixture:ty) => {
+        conformance_suite! { @list $engine, $fixture,
+            proposals: a_proposal_above_the_last_fence_is_granted,
+                a_proposal_far_from_the_calendar_is_refused, waiters_are_served_by_their_proposals,
+                a_handover_is_above_the_last_fence, a_committed_fence_is_the_last_one,
+                a_repair_precedes_the_waiters;
+        }
+    };
+    // A quorum proposes fences to its nodes, and takes none.
+    ($engine:ident, quorum $fixture:ty) => {
+        conformance_suite! { @list $engine, $fixture, }
+    };
+    (@list $engine:ident, $fixture:ty, $($of_nodes:tt)*) => {
         conformance_suite! { @on $engine, $fixture,
+            $($of_nodes)*
             exclusion: second_owner_is_refused, a_released_lock_is_free, names_do_not_touch,
                 permits_never_exceed_the_limit, another_kind_or_limit_is_refused;
             identity: only_the_owner_releases, only_the_owner_renews,

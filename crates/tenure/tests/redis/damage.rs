@@ -190,6 +190,7 @@ async fn an_acquire_that_is_dropped_while_it_is_continued_holds_nothing() {
         lease: Lease::new(ms(500)).unwrap(),
         about: about.clone(),
         queue: None,
+        proposal: None,
     };
     for answer in readers.acquire_all((0..5_000).map(request).collect()) {
         assert!(matches!(answer.await, Ok(Acquired::Granted(_))));

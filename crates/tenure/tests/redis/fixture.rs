@@ -6,15 +6,10 @@ use tenure::{LockInfo, Tenure};
 use tenure_testkit::proxy::{Command, Proxy};
 use tenure_testkit::{Server, resp::Reply};
 
-pub(crate) const LONG: Duration = Duration::from_secs(20);
+pub(crate) use crate::waiting::{LONG, pass};
 
 pub(crate) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
-}
-
-#[expect(clippy::disallowed_methods, reason = "tests wait for leases to end")]
-pub(crate) async fn pass(time: Duration) {
-    tokio::time::sleep(time).await;
 }
 
 pub(crate) async fn connect(url: &str) -> Tenure {
@@ -42,7 +37,7 @@ pub(crate) fn calls(
     let lua = concat!(env!("CARGO_MANIFEST_DIR"), "/src/engine/redis/lua");
     let read = |file: &str| std::fs::read_to_string(format!("{lua}/{file}.lua")).unwrap();
     let plain = ["plain_begin", "plain_result", "plain_end"];
-    let rules = ["fast_path", "lock", "state", "holders", "queue", "common"];
+    let rules = ["fast_path", "lock", "proposals", "state", "holders", "queue", "common"];
     let include = |text: String, part: &&str| text.replace(&format!("--@ {part}.lua"), &read(part));
     let text = plain.iter().chain(&rules).fold(read(operation), include);
     let hash = command(server, &["SCRIPT", "LOAD", &text]).text().unwrap();
