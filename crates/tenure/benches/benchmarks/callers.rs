@@ -85,7 +85,7 @@ fn in_a_row(mut work: impl FnMut()) -> Vec<f64> {
     (0..IN_A_ROW).map(|_| time()).collect()
 }
 
-async fn pairs_in_a_row(mut callers: impl Iterator<Item = impl Caller>) -> Vec<f64> {
+pub(crate) async fn pairs_in_a_row(mut callers: impl Iterator<Item = impl Caller>) -> Vec<f64> {
     let mut caller = callers.next().expect("one caller");
     let mut times = Vec::with_capacity(IN_A_ROW);
     for _ in 0..IN_A_ROW {

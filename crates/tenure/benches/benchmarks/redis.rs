@@ -110,12 +110,13 @@ struct Plain {
 }
 
 /// The parts of the scripts.
-const PARTS: [(&str, &str); 9] = [
+const PARTS: [(&str, &str); 10] = [
     ("--@ plain_begin.lua", include_str!("../../src/engine/redis/lua/plain_begin.lua")),
     ("--@ plain_result.lua", include_str!("../../src/engine/redis/lua/plain_result.lua")),
     ("--@ plain_end.lua", include_str!("../../src/engine/redis/lua/plain_end.lua")),
     ("--@ fast_path.lua", include_str!("../../src/engine/redis/lua/fast_path.lua")),
     ("--@ lock.lua", include_str!("../../src/engine/redis/lua/lock.lua")),
+    ("--@ proposals.lua", include_str!("../../src/engine/redis/lua/proposals.lua")),
     ("--@ state.lua", include_str!("../../src/engine/redis/lua/state.lua")),
     ("--@ holders.lua", include_str!("../../src/engine/redis/lua/holders.lua")),
     ("--@ queue.lua", include_str!("../../src/engine/redis/lua/queue.lua")),

@@ -194,6 +194,7 @@ fn join(engine: &RedisEngine) -> Entry {
         lease: Lease::new(hour).expect("a lease"),
         about: Arc::new(About::this_process()),
         queue: Some(Queueing { heartbeat: hour, claim: hour, fences: 1 }),
+        proposal: None,
     };
     match block_on(engine.acquire(request)).expect("an answer") {
         Acquired::Granted(_) | Acquired::Queued(_) => entry,
