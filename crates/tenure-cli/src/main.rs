@@ -4,6 +4,7 @@
 //! exec/      runs a command under a lock: `run`, `elect`, and `hold` for scripts
 //! detached   locks that outlive the command: `acquire`, `renew`, `release`
 //! view/      shows locks and stores: `ls`, `show`, `watch`, `doctor`; also `completions` and `man`
+//! quorum     marks servers as the nodes of a quorum
 //! args/      arguments that several subcommands share
 //! exit       exit statuses
 //! ```
@@ -12,6 +13,7 @@ mod args;
 mod detached;
 mod exec;
 mod exit;
+mod quorum;
 mod view;
 
 use std::process::ExitCode;
@@ -44,6 +46,7 @@ enum Command {
     Show(inspect::Show),
     Watch(watch::Arguments),
     Doctor(doctor::Arguments),
+    Quorum(quorum::Arguments),
     Completions(generate::Completions),
     Man(generate::Man),
     #[command(hide = true)]
@@ -104,6 +107,7 @@ fn run_subcommand() -> ExitCode {
         Command::Show(arguments) => runtime.block_on(inspect::show(arguments)),
         Command::Watch(arguments) => runtime.block_on(watch::watch(arguments)),
         Command::Doctor(arguments) => runtime.block_on(doctor::doctor(arguments)),
+        Command::Quorum(arguments) => runtime.block_on(quorum::quorum(arguments)),
         Command::Completions(arguments) => generate::completions(&arguments, Arguments::command()),
         Command::CompleteNames(arguments) => {
             runtime.block_on(complete::names(arguments, Arguments::command()))

@@ -7,6 +7,7 @@ use clap::Args;
 use tenure::{Error, Guard, Lock, Owner, Tenure, Wait};
 
 use crate::args::patience::Patience;
+use crate::args::replica_args::ReplicaArgs;
 use crate::args::time::period;
 use crate::args::wait_args::{Limit, WaitArgs};
 
@@ -27,6 +28,8 @@ pub(crate) struct LockArgs {
     /// How long the lock stays held if it is not renewed, for example because this machine has crashed
     #[arg(long, value_name = "TIME", value_parser = period, default_value = "30s")]
     pub(crate) lease: Duration,
+    #[command(flatten)]
+    replica_args: ReplicaArgs,
     /// A note that is shown with the holder
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
@@ -46,7 +49,7 @@ impl LockArgs {
             None if self.exclusive => tenure.rwlock(name).writer(),
             None => tenure.lock(name),
         };
-        let lock = lock.lease(self.lease).owner(owner);
+        let lock = self.replica_args.lock(lock.lease(self.lease).owner(owner));
         match &self.note {
             Some(note) => lock.note(note),
             None => lock,

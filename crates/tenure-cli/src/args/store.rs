@@ -78,7 +78,7 @@ impl Store {
     }
 
     /// The URL, or an error if it is empty or not text: no other store is used silently.
-    fn url(&self) -> Result<String, String> {
+    pub(crate) fn url(&self) -> Result<String, String> {
         let variable = |name| std::env::var_os(name).map(|url| (name, url));
         let named = self.url.as_ref().map(|url| ("--url", OsString::from(url)));
         let named = named.or_else(|| variable(VARIABLE)).or_else(|| variable(OTHER_VARIABLE));
@@ -167,6 +167,8 @@ mod tests {
             ),
             ("redis+sentinel://h1/main?sentinel_password=secret", "redis+sentinel://h1/main"),
             ("redis+sentinel://a,b:s@a,b/main", "redis+sentinel://a,b/main"),
+            ("redis+cluster://ann:s@h1:1,h2:2", "redis+cluster://h1:1,h2:2"),
+            ("redis+quorum://ann:s@h1:1,h2,h3/2", "redis+quorum://h1:1,h2,h3/2"),
         ] {
             assert_eq!(without_login(with), without);
         }

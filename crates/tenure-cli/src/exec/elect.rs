@@ -7,6 +7,7 @@ use clap::Args;
 use tenure::{About, Election, Error, Leadership, Tenure, WaiterInfo};
 
 use crate::args::patience::Patience;
+use crate::args::replica_args::ReplicaArgs;
 use crate::args::time::{period, time};
 use crate::args::wait_args::{Limit, WaitArgs};
 use crate::exec::job::{Job, OnLost, Outcome};
@@ -39,6 +40,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = time)]
     renew_deadline: Option<Duration>,
     #[command(flatten)]
+    replica_args: ReplicaArgs,
+    #[command(flatten)]
     session: Session,
 }
 
@@ -57,7 +60,8 @@ async fn campaign(
     patience: &Patience,
 ) -> Result<Leadership, ExitCode> {
     let name = arguments.session.name.as_str();
-    let mut election = tenure.election(name).lease(arguments.lease);
+    let election = tenure.election(name).lease(arguments.lease);
+    let mut election = arguments.replica_args.election(election);
     if let Some(time) = arguments.renew_deadline {
         election = election.renew_deadline(time);
     }

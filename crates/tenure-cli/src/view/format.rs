@@ -125,6 +125,7 @@ pub(crate) fn lock(info: &LockInfo) -> Value {
             "owners": owners(&forced.owners),
         })),
         "trouble": info.error.as_deref(),
+        "disagreement": info.disagreement.as_deref(),
     })
 }
 

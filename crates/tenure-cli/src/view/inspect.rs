@@ -115,6 +115,9 @@ impl Display for LockView<'_> {
         if let Some(trouble) = &lock.error {
             writeln!(f, "  {}", plain(trouble))?;
         }
+        if let Some(others) = &lock.disagreement {
+            writeln!(f, "  not all nodes agree: {}", plain(others))?;
+        }
         Ok(())
     }
 }

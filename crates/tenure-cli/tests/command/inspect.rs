@@ -43,7 +43,7 @@ fn a_lock_is_shown(fixture: &Fixture) {
     assert_eq!(fixture.said(&["show", "x"]), "x: free\n");
     let free = json!({
         "name": "x", "kind": null, "limit": 0, "holding": 0, "holders": [], "waiting": 0,
-        "waiters": [], "forced": null, "trouble": null,
+        "waiters": [], "forced": null, "trouble": null, "disagreement": null,
     });
     assert_eq!(fixture.json(&["show", "--json", "x"]), free);
     let note = ["run", "--note", "migration 7", "--lease", "20s", "x", "--", "sh", "-c", WAITS];

@@ -21,6 +21,8 @@ mod namespace;
 mod patience;
 mod pipes;
 mod process_tree;
+mod quorum;
+mod replicas;
 mod run;
 mod screen;
 mod sharing;

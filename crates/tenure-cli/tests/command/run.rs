@@ -155,9 +155,9 @@ fn a_lock_that_is_held_is_75_or_what_was_asked_for(fixture: &Fixture) {
         let message = fixture.refused(75, arguments);
         assert!(message.starts_with("tenure: `x` is not free: held by sh["), "{message}");
     }
-    let patience = ["--wait", "50ms", "--conflict-exit-code", "0", "x", "--", "echo"];
+    let patience = ["--wait", "1500ms", "--conflict-exit-code", "0", "x", "--", "echo"];
     let late = fixture.refused(0, &[&["run"], &patience[..]].concat());
-    assert!(late.starts_with("tenure: `x` was not free within 50 ms: held by sh["), "{late}");
+    assert!(late.starts_with("tenure: `x` was not free within 1.5 s: held by sh["), "{late}");
     let late = fixture.refused(75, &["run", "-w", "1", "x", "--", "true"]);
     assert!(late.starts_with("tenure: `x` was not free within 1 s: held by sh["), "{late}");
     assert_eq!(fixture.code(&["run", "-w", "1s", "-E", "3", "x", "--", "true"]), 3);
