@@ -8,6 +8,7 @@ mod busy;
 mod deny;
 mod fuzz;
 mod msrv;
+mod portability;
 mod promises;
 mod requirements;
 mod server;

@@ -5,8 +5,6 @@
 //! installed, the libraries and commands are also checked with it; otherwise clippy's `incompatible_msrv`
 //! lint is the check for our own code.
 
-use std::process::Command;
-
 use serde_json::Value;
 
 use crate::sh::{self, Failure, Outcome};
@@ -34,9 +32,7 @@ pub(crate) fn check() -> Outcome {
 
 /// Checks the libraries and commands of the workspace with the promised toolchain, if rustup has it.
 fn build(promised: Version) -> Outcome {
-    let has_rustup = sh::succeeds(rustup(&["--version"]));
-    let toolchains =
-        if has_rustup { sh::output(rustup(&["toolchain", "list"]))? } else { String::new() };
+    let toolchains = sh::rustup_output(&["toolchain", "list"])?;
     let Some(toolchain) = toolchain(&toolchains, promised) else {
         sh::say(format!(
             "Rust {} is not installed; only clippy's incompatible_msrv lint checks for it",
@@ -44,15 +40,9 @@ fn build(promised: Version) -> Outcome {
         ));
         return Ok(());
     };
-    let mut check = rustup(&["run", toolchain, "cargo", "check"]);
+    let mut check = sh::rustup(&["run", toolchain, "cargo", "check"]);
     check.args(["--workspace", "--locked"]).current_dir(sh::root());
     sh::run(check)
-}
-
-fn rustup(arguments: &[&str]) -> Command {
-    let mut rustup = Command::new("rustup");
-    rustup.args(arguments);
-    rustup
 }
 
 /// The oldest Rust that any member of the workspace promises.

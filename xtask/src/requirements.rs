@@ -1,4 +1,5 @@
-//! docs/requirements.md names, for each requirement, the tests that show it; those tests must exist.
+//! docs/requirements.md names, for each requirement, the tests that show it; those tests must exist. So must those of
+//! docs/guarantees.md, which names one for each fault.
 //!
 //! A row is `| R1 | what | test_one, test_two |`. A last column that starts with a dash (—) says that
 //! the requirement is not due yet.
@@ -9,6 +10,7 @@ use crate::sh::{self, Failure, Outcome};
 use crate::sources::{self, Source};
 
 const TABLE: &str = "docs/requirements.md";
+const GUARANTEES: &str = "docs/guarantees.md";
 
 pub(crate) fn check() -> Outcome {
     let table = sources::read(TABLE)?;
@@ -21,6 +23,14 @@ pub(crate) fn check() -> Outcome {
             "{TABLE} does not agree with the tests:\n  {}\n\
              Name the tests that exist, or start the last column with — while a row is not due.",
             mismatches.join("\n  ")
+        )));
+    }
+    let guarantees = sources::read(GUARANTEES)?;
+    let missing: Vec<_> = shown_by(&guarantees).filter(|name| !functions.contains(*name)).collect();
+    if !missing.is_empty() {
+        let missing = missing.join(", ");
+        return Err(Failure::new(format!(
+            "{GUARANTEES} names tests that do not exist: {missing}."
         )));
     }
     let due = rows.iter().filter(|row| !row.tests.starts_with('—')).count();
@@ -77,6 +87,20 @@ fn mismatches(rows: &[Row<'_>], functions: &BTreeSet<String>) -> Vec<String> {
     mismatches
 }
 
+/// The tests that the last column of a table named `test` has in backquotes.
+fn shown_by(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_in_table = false;
+    let cells = text.lines().filter_map(move |line| {
+        let cells = line.trim().strip_prefix('|').and_then(|line| line.strip_suffix('|'));
+        let last = cells.and_then(|cells| cells.rsplit('|').next()).map(str::trim);
+        is_in_table = last.is_some_and(|last| is_in_table || last == "test");
+        last.filter(|_| is_in_table)
+    });
+    // Every second piece is between backquotes.
+    let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    names.map(|name| name.rsplit("::").next().unwrap_or(name))
+}
+
 /// The names of the functions that a Rust text defines.
 fn functions(text: &str) -> impl Iterator<Item = String> + '_ {
     text.lines().filter_map(|line| {
@@ -105,6 +129,13 @@ mod tests {
     fn named_tests_must_exist() {
         let table = "| # | what | tests |\n|---|---|---|\n| R1 | a | `one`, redis::two |\n| R2 | b | three |\n";
         assert_eq!(check(table, CODE), ["R2 names the test `three`, which does not exist"]);
+    }
+
+    #[test]
+    fn the_tests_of_a_guarantee_are_in_backquotes_in_its_last_column() {
+        let table = "| fault | URL |\n|---|---|\n| a | `redis:` |\n\n\
+                     | fault | test |\n|---|---|\n| `kill` | `one`, and `x::two` |\n| none | |\n";
+        assert_eq!(shown_by(table).collect::<Vec<_>>(), ["one", "two"]);
     }
 
     #[test]

@@ -45,6 +45,17 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+pub(crate) fn rustup(arguments: &[&str]) -> Command {
+    let mut rustup = Command::new("rustup");
+    rustup.args(arguments);
+    rustup
+}
+
+/// The output of rustup; empty where rustup is not installed.
+pub(crate) fn rustup_output(arguments: &[&str]) -> Outcome<String> {
+    if succeeds(rustup(&["--version"])) { output(rustup(arguments)) } else { Ok(String::new()) }
+}
+
 /// Runs the command to its end, its output going where ours goes.
 pub(crate) fn run(mut command: Command) -> Outcome {
     let status = command.stdin(Stdio::null()).status();

@@ -3,6 +3,7 @@
 //! The one definition of how the tests are run; `cargo xtask verify` uses it too, so the two cannot differ.
 
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -13,11 +14,17 @@ use crate::server::Servers;
 use crate::sh;
 use crate::stall::{self, Stalls};
 
+/// The variable by which test programs know how many tests run at a time.
+const THREADS: &str = "RUST_TEST_THREADS";
+
 /// No test takes longer than this.
 const LONGEST_TEST: Duration = Duration::from_secs(90);
 
 /// How often tests are run that fail because the machine was paused.
 const ATTEMPTS: usize = 4;
+
+/// How many tests of a program run at a time for each core: most of them wait, for leases and timeouts.
+const TESTS_PER_CORE: usize = 3;
 
 /// How often a long run tries each property: enough for a bug that needs a rare interleaving.
 const LONG_CASES: &str = "100000";
@@ -128,6 +135,10 @@ impl Report {
 fn cargo_test(options: &Options, servers: &Servers) -> Command {
     let mut cargo = sh::cargo(&["test", "--workspace", "--locked"]);
     servers.pass_to(&mut cargo);
+    if std::env::var_os(THREADS).is_none() {
+        let cores = thread::available_parallelism().map_or(2, usize::from);
+        cargo.env(THREADS, (cores * TESTS_PER_CORE).to_string());
+    }
     if options.long {
         cargo.arg("--release").env("PROPTEST_CASES", LONG_CASES).env("TENURE_LONG", "1");
     }

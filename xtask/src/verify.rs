@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::{deny, fuzz, msrv, promises, requirements, sh, test};
+use crate::{deny, fuzz, msrv, portability, promises, requirements, sh, test};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -24,6 +24,7 @@ pub(crate) fn run(options: &Options) -> sh::Outcome {
     sh::step("promises", promises::check)?;
     sh::step("requirements", requirements::check)?;
     sh::step("oldest Rust", msrv::check)?;
+    sh::step("other systems", portability::check)?;
     sh::step("fuzz targets", fuzz::check)?;
     sh::step("dependencies", || deny::check(options.long))?;
     if !options.quick {
