@@ -31,6 +31,7 @@
 //! were taken, no mutex is held while the link is called, and a link that answers at once, because it is down, does not
 //! recurse.
 
+mod flight;
 mod flights;
 mod gathered;
 mod item;
@@ -42,22 +43,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
-use self::flights::FlightId;
-use self::gathered::{Asks, Dispatch, Gathered, LaneKey, Locks, Waiting};
-use self::item::{Batch, Item, Rest, awaited, distribute, fail, settling};
+use self::flight::{Flight, refuse};
+use self::gathered::{Dispatch, Gathered, Locks};
+use self::item::{Batch, Item, awaited, settling};
 pub(super) use self::item::{Batched, Common, is_more, lines, read};
 pub(super) use self::spread::is_undone;
 use super::call::{Call, CallOutcome};
-use super::errors::may_be_about_one;
-use super::link::{Link, closed};
-use super::redirect::{self, Redirect};
-use super::resp::Reply;
 use super::routes::Routes;
 use super::scripts::Script;
-use crate::clock;
 use crate::core::name::LockName;
 use crate::engine::{AcquireRequest, Answer, CancelRequest, ReleaseRequest};
-use crate::error::StoreError;
 use crate::sync::lock;
 
 /// How many operations one call carries at most: a call must not block the server for other clients.
@@ -248,179 +243,5 @@ struct Sending<'a>(&'a Arc<Batcher>);
 impl Drop for Sending<'_> {
     fn drop(&mut self) {
         lock(&self.0.gathered).is_sending = false;
-    }
-}
-
-/// A call in flight. Dropped without an answer, its effect is unknown.
-struct Flight {
-    batcher: Arc<Batcher>,
-    id: FlightId,
-    lane: LaneKey,
-    script: &'static Script,
-    /// The slot of the first lock.
-    slot: u16,
-    /// Other locks are of other slots.
-    is_spread: bool,
-    /// The connection it is on.
-    link: Option<Arc<Link>>,
-    batch: Batch,
-}
-
-impl Flight {
-    /// The call of the script.
-    fn call(&self, link: &Link) -> Call {
-        if self.is_spread {
-            return self.spread_call(link);
-        }
-        let client = self.batcher.client_in(self.slot);
-        let names = self.batch.iter().map(|item| item.name());
-        let mut call = link.prepare(self.script, names, &client);
-        let common = link.common(&client);
-        self.batch.iter().for_each(|item| item.arguments(common, &mut call.command));
-        call
-    }
-
-    /// The server does not have the script: it is sent along with the next call.
-    fn miss_script(self, call: &Call) {
-        match &self.link {
-            Some(link) if self.is_spread => {
-                self.script.spread().into_iter().for_each(|it| link.load(it))
-            }
-            Some(link) => lock(&self.batcher.gathered)
-                .send_texts(self.slot, |script| link.is_text_sent_since(script, call)),
-            None => {}
-        }
-        self.put_back(false, None);
-    }
-
-    /// Handles the answer: first sends the next call, then answers the operations.
-    fn complete(self, result: Result<Reply, StoreError>) {
-        match result {
-            Err(error) if self.batch.len() > 1 && may_be_about_one(&error) => {
-                self.put_back(true, None);
-            }
-            result => match result.as_ref().ok().and_then(|reply| self.redirect(reply)) {
-                Some(redirect) if self.is_spread => self.redirected_spread(&redirect),
-                Some(redirect) => self.redirected(&redirect),
-                None if self.is_spread => self.answer_spread(result),
-                None => self.answer(result),
-            },
-        }
-    }
-
-    fn answer(mut self, result: Result<Reply, StoreError>) {
-        let batch = std::mem::take(&mut self.batch);
-        self.end();
-        let hears = match &self.batcher.routes {
-            Routes::One(_) => true,
-            Routes::Cluster(cluster) => cluster.hears(self.slot),
-        };
-        let Rest { again, unheard } = distribute(batch, result, hears);
-        self.continue_with(again);
-        self.hold_back(unheard);
-    }
-
-    /// Where the node has redirected this call to.
-    fn redirect(&self, reply: &Reply) -> Option<Redirect> {
-        self.link.as_ref().and_then(|link| redirect::read(reply, &link.address))
-    }
-
-    /// Another node of the cluster has the slot: the call was not performed, and is sent there.
-    fn redirected(mut self, redirect: &Redirect) {
-        let count =
-            |is_before: bool, item: &mut Box<dyn Item>| item.is_redirected_too_often() || is_before;
-        let followed = if self.batch.iter_mut().fold(false, count) {
-            Err(redirect::too_often())
-        } else {
-            self.batcher.routes.follow(self.slot, redirect)
-        };
-        match followed {
-            Ok((node, is_asking)) => {
-                let asks = is_asking.then(|| Asks { node, since: clock::now() });
-                self.put_back(is_asking, asks);
-            }
-            Err(error) => self.answer(Err(error)),
-        }
-    }
-
-    /// The call was not performed. Its operations are sent again, unless they would come too late.
-    fn put_back(mut self, is_alone: bool, asks: Option<Asks>) {
-        let batch = std::mem::take(&mut self.batch);
-        let refused = self.put_back_some(batch, is_alone, asks.as_ref());
-        self.end();
-        refuse(refused);
-    }
-
-    /// These operations of the call were not performed. They are sent again, to their slots; returns those that would
-    /// come too late.
-    fn put_back_some(&self, batch: Batch, is_alone: bool, asks: Option<&Asks>) -> Batch {
-        let mut gathered = lock(&self.batcher.gathered);
-        let later = gathered.flights.after(self.id);
-        // The cancel of an acquire whose answer was dropped may have been answered, by another node of a cluster.
-        let (refused, again): (Batch, Batch) = batch.into_iter().partition(|item| {
-            let is_ended = || later.contains(&(item.name().clone(), item.owner()));
-            item.is_acquire() && (item.is_dropped() || is_ended())
-        });
-        // In reverse, so that names become ready in order.
-        for mut item in again.into_iter().rev() {
-            item.set_node(None);
-            gathered.put_back(Waiting { item, is_alone, asks: asks.cloned() });
-        }
-        refused
-    }
-
-    /// Sends the continuations of this call's operations.
-    fn continue_with(&self, items: Batch) {
-        if items.is_empty() {
-            return;
-        }
-        let mut gathered = lock(&self.batcher.gathered);
-        let (late, again): (Batch, Batch) =
-            items.into_iter().partition(|item| item.is_acquire() && gathered.is_given_up(&**item));
-        again.into_iter().for_each(|item| gathered.add(item));
-        self.batcher.send_all_ready(gathered);
-        refuse(late);
-    }
-
-    /// Holds back acquires that have begun to wait in a slot of a cluster whose wake-ups do not arrive yet; they are sent
-    /// again when they do, and so learn of a grant that was published before.
-    fn hold_back(&self, items: Batch) {
-        let Routes::Cluster(cluster) = &self.batcher.routes else { return };
-        if items.is_empty() {
-            return;
-        }
-        let mut gathered = lock(&self.batcher.gathered);
-        let (late, items): (Batch, Batch) =
-            items.into_iter().partition(|item| gathered.is_given_up(&**item));
-        items.iter().for_each(|item| gathered.hold_back(&**item));
-        drop(gathered);
-        refuse(late);
-        let batcher = self.batcher.clone();
-        cluster.wait_in(self.slot, Box::new(move || batcher.send_held_back(items)));
-    }
-
-    /// The call is no longer in flight: sends the calls that have waited for it.
-    fn end(&self) {
-        let mut gathered = lock(&self.batcher.gathered);
-        gathered.land(self.lane, self.id);
-        self.batcher.send_all_ready(gathered);
-    }
-}
-
-/// Answers acquires that were not performed, and must not be sent again.
-fn refuse(items: Batch) {
-    fail(
-        items,
-        StoreError::refused("the lock was released or cancelled before it could be acquired"),
-    );
-}
-
-impl Drop for Flight {
-    fn drop(&mut self) {
-        let batch = std::mem::take(&mut self.batch);
-        if !batch.is_empty() {
-            self.end();
-            fail(batch, closed());
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! Gathering operations, the order in which they are sent, and their answers when the link is down.
 
+use super::gathered::{LaneKey, Waiting};
 use super::*;
 use crate::blocking::block_on;
 use crate::core::fence::RETENTION;
@@ -8,8 +9,10 @@ use crate::core::shape::Shape;
 use crate::engine::redis::address::Address;
 use crate::engine::redis::node::{Node, Setup};
 use crate::engine::redis::pace::Pace;
+use crate::engine::redis::resp::Reply;
 use crate::engine::redis::shards::Scope;
 use crate::engine::{AcquireRequest, CancelRequest, ReleaseOutcome, ReleaseRequest};
+use crate::error::StoreError;
 use crate::info::About;
 use crate::owner::Entry;
 
