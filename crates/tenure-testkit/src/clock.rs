@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -29,6 +29,17 @@ impl Clock {
     /// If there is no C compiler, or no such server.
     #[must_use]
     pub fn new() -> Self {
+        let server = program::find(Some(Flavor::Redis));
+        Self::of_program(&server.unwrap_or_else(|missing| panic!("{missing}")))
+    }
+
+    /// A clock that shows the right time, for this program of a server.
+    ///
+    /// # Panics
+    ///
+    /// If there is no C compiler.
+    #[must_use]
+    pub fn of_program(server: &Path) -> Self {
         let folder = tempfile::Builder::new().prefix("tenure-clock-").tempdir();
         let folder = folder.expect("a test can create a folder in the temporary folder");
         let at = |name: &str| folder.path().join(name);
@@ -38,11 +49,12 @@ impl Clock {
             .args([at("clock.so"), at("clock.c")])
             .status();
         let is_compiled = compiled.as_ref().is_ok_and(|status| status.success());
-        assert!(is_compiled, "a test that sets clocks needs a C compiler, `cc`: {compiled:?}");
+        assert!(
+            is_compiled,
+            "setting the clock of a server needs a C compiler, `cc`: {compiled:?}"
+        );
         fs::write(at("shift"), 0i64.to_ne_bytes()).expect("the folder can be written");
         let shift = File::options().write(true).open(at("shift")).expect("it was just written");
-        let server =
-            program::find(Some(Flavor::Redis)).unwrap_or_else(|missing| panic!("{missing}"));
         let script = format!(
             "#!/bin/sh\nTENURE_TEST_CLOCK='{}' LD_PRELOAD='{}' exec '{}' \"$@\"\n",
             at("shift").display(),

@@ -22,6 +22,14 @@ pub(crate) fn find(flavor: Option<Flavor>) -> Result<PathBuf, String> {
     Search::of(flavor).find()
 }
 
+/// A program that the tests have, for a program under test that starts servers of its own.
+///
+/// # Errors
+/// If there is none, as a sentence.
+pub fn of_tests() -> Result<PathBuf, String> {
+    find(None)
+}
+
 fn any() -> Result<PathBuf, String> {
     first(&Flavor::wanted().map(Search::of).collect::<Vec<_>>())
 }

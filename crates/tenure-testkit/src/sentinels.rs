@@ -1,7 +1,7 @@
 //! A master, its replicas, and three Sentinels that watch them.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -35,16 +35,25 @@ impl Sentinels {
     ///
     /// If one does not start; the message says why.
     pub fn start(flavor: Flavor, replicas: usize) -> Self {
-        Self::launch(flavor, replicas, 3)
+        Self::launch(&program_of(flavor), replicas, 3)
+    }
+
+    /// The same, of this program.
+    ///
+    /// # Panics
+    ///
+    /// If one does not start; the message says why.
+    pub fn of_program(program: &Path, replicas: usize) -> Self {
+        Self::launch(program, replicas, 3)
     }
 
     /// Starts one master and one Sentinel, which is much faster: two of three need seconds to find one another.
     pub fn alone(flavor: Flavor) -> Self {
-        Self::launch(flavor, 0, 1)
+        Self::launch(&program_of(flavor), 0, 1)
     }
 
-    fn launch(flavor: Flavor, replicas: usize, count: usize) -> Self {
-        let servers: Vec<_> = (0..=replicas).map(|_| server(flavor)).collect();
+    fn launch(program: &Path, replicas: usize, count: usize) -> Self {
+        let servers: Vec<_> = (0..=replicas).map(|_| server(program)).collect();
         let master = servers[0].port().expect("it is on a port");
         for replica in &servers[1..] {
             let mut connection = replica.connect().expect("a connection");
@@ -59,7 +68,7 @@ impl Sentinels {
         }
         let quorum = count / 2 + 1;
         let sentinels: Vec<_> =
-            (0..count).map(|_| Sentinel::start(flavor, master, quorum)).collect();
+            (0..count).map(|_| Sentinel::start(program, master, quorum)).collect();
         let group = Self { servers, sentinels };
         for sentinel in &group.sentinels {
             until("the Sentinels know one another", || {
@@ -158,9 +167,13 @@ impl Sentinels {
     }
 }
 
-fn server(flavor: Flavor) -> Server {
+fn program_of(flavor: Flavor) -> PathBuf {
+    program::find(Some(flavor)).unwrap_or_else(|missing| panic!("{missing}"))
+}
+
+fn server(program: &Path) -> Server {
     // A replica is served at once; usually a master waits for others to come.
-    Server::builder().flavor(flavor).arg("--repl-diskless-sync-delay", "0").on_port().start()
+    Server::builder().program(program).arg("--repl-diskless-sync-delay", "0").on_port().start()
 }
 
 fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
@@ -178,8 +191,7 @@ struct Sentinel {
 }
 
 impl Sentinel {
-    fn start(flavor: Flavor, master: u16, quorum: usize) -> Self {
-        let program = program::find(Some(flavor)).unwrap_or_else(|missing| panic!("{missing}"));
+    fn start(program: &Path, master: u16, quorum: usize) -> Self {
         let folder = tempfile::Builder::new().prefix("tenure-").tempdir();
         let folder = folder.expect("a test can create a folder in the temporary folder");
         let (port, name) = (port::free(), Sentinels::MASTER);
@@ -192,6 +204,7 @@ impl Sentinel {
         );
         fs::write(folder.path().join("sentinel.conf"), settings).expect("a file");
         let guardian = Guardian::of(folder.path());
+        let program = program.to_owned();
         let mut sentinel = Self { program, port, child: None, guardian, folder };
         sentinel.spawn();
         sentinel
