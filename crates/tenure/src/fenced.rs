@@ -43,6 +43,13 @@ pub const SQL_CHECK: &str = "fence <= :fence";
 /// the writer was overtaken.
 pub const REDIS_SET: &str = include_str!("fenced/set.lua");
 
+/// A Redis script that registers a fence before the data is read.
+///
+/// A holder that reads, computes and writes needs it: without it, an earlier holder may still write between the
+/// read and the write, and its write is overwritten unseen. `KEYS[1]` stores the fence, `ARGV[1]` is the fence. It
+/// returns 1 when the fence was registered, 0 when the reader was overtaken.
+pub const REDIS_REGISTER: &str = include_str!("fenced/register.lua");
+
 /// Admits holders that were not overtaken.
 ///
 /// # Examples
