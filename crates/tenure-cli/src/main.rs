@@ -4,6 +4,7 @@
 //! exec/      runs a command under a lock: `run`, `elect`, and `hold` for scripts
 //! detached   locks that outlive the command: `acquire`, `renew`, `release`
 //! view/      shows locks and stores: `ls`, `show`, `watch`, `doctor`; also `completions` and `man`
+//! lab        runs the history of distributed locks, and breaks it
 //! quorum     marks servers as the nodes of a quorum
 //! args/      arguments that several subcommands share
 //! exit       exit statuses
@@ -13,6 +14,7 @@ mod args;
 mod detached;
 mod exec;
 mod exit;
+mod lab;
 mod quorum;
 mod view;
 
@@ -47,6 +49,7 @@ enum Command {
     Watch(watch::Arguments),
     Doctor(doctor::Arguments),
     Quorum(quorum::Arguments),
+    Lab(lab::Arguments),
     Completions(generate::Completions),
     Man(generate::Man),
     #[command(hide = true)]
@@ -56,6 +59,9 @@ enum Command {
 fn main() -> ExitCode {
     if is_called(guardian::NAME) {
         return guardian::main();
+    }
+    if is_called(tenure_lab::client::NAME) {
+        return tenure_lab::client::main();
     }
     let code = match limits::ensure() {
         Ok(()) => run_subcommand(),
@@ -108,6 +114,7 @@ fn run_subcommand() -> ExitCode {
         Command::Watch(arguments) => runtime.block_on(watch::watch(arguments)),
         Command::Doctor(arguments) => runtime.block_on(doctor::doctor(arguments)),
         Command::Quorum(arguments) => runtime.block_on(quorum::quorum(arguments)),
+        Command::Lab(arguments) => lab::lab(&arguments),
         Command::Completions(arguments) => generate::completions(&arguments, Arguments::command()),
         Command::CompleteNames(arguments) => {
             runtime.block_on(complete::names(arguments, Arguments::command()))

@@ -144,3 +144,17 @@ pub(crate) const VIEW: &str = sections!(
     ),
     store!()
 );
+
+pub(crate) const LAB: &str = sections!(
+    "  tenure lab                                    # the stages
+  tenure lab --stage 3                          # a plain DEL deletes another client's lock
+  tenure lab --all --svg history.svg            # all of them, with a picture",
+    concat!(
+        "  0         Tenure held in all stages that were run
+  1         Tenure was broken
+",
+        failures!()
+    ),
+    "  PATH      where redis-server or valkey-server is
+  NO_COLOR  no colours"
+);

@@ -15,6 +15,7 @@ mod hold;
 mod holders;
 mod inspect;
 mod jobs;
+mod lab;
 mod limits;
 mod loss;
 mod namespace;
