@@ -10,19 +10,24 @@ pub use builder::Builder;
 pub use fallback::Fallback;
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::clock;
 use crate::core::lease::Lease;
+use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::driver::{Driver, PATIENCE, Replication, Spec};
 use crate::engine::{Engine, Health, MemoryEngine};
 use crate::error::{Error, StoreError};
+use crate::events::Events;
 use crate::guard::Guard;
 use crate::info::About;
 use crate::sync::lock;
 use crate::telemetry;
+use crate::telemetry::spans::{self, Scope};
 use crate::wait::Wait;
 
 /// A client of a store. It is cheap to clone; all clones share one connection and one thread.
@@ -50,6 +55,8 @@ struct Client {
     about: Arc<About>,
     lease: Lease,
     replication: Option<Replication>,
+    /// An acquire that waits for longer than this is logged.
+    warn_waiting_after: Option<Duration>,
 }
 
 impl Tenure {
@@ -141,27 +148,96 @@ impl Tenure {
 
     pub(crate) async fn try_acquire(&self, spec: &Arc<Spec>) -> Result<Option<Guard>, Error> {
         let started = clock::now();
-        let mut result = self.client.driver.try_acquire(spec).await;
-        if let Some(other) = self.client.fall_back(&spec.name, result.as_ref().err()).await? {
-            result = other.try_acquire(spec).await;
-        }
-        telemetry::acquired(&result, clock::now().since(started));
-        result
+        let span = spans::acquire(&spec.name, &self.client.driver.engine);
+        let result = span.run(self.client.try_acquire(spec)).await;
+        self.client.conclude(spec, started, &span, result)
     }
 
     pub(crate) async fn acquire(&self, spec: &Arc<Spec>, wait: &Wait) -> Result<Guard, Error> {
         let started = clock::now();
+        let span = spans::acquire(&spec.name, &self.client.driver.engine);
+        let acquiring = async {
+            match self.client.warn_waiting_after {
+                Some(after) => self.client.acquire_warning(spec, wait, after).await,
+                None => self.client.acquire(spec, wait).await,
+            }
+        };
+        let result = span.run(acquiring).await.map(Some);
+        let guard = self.client.conclude(spec, started, &span, result)?;
+        Ok(guard.expect("an acquire ends with a guard or an error"))
+    }
+
+    /// Returns what happens to the locks of this client from now on: acquires, hand-overs, late renewals, losses and
+    /// releases. A reader that falls behind by more than 1,024 events misses the oldest ones.
+    pub fn events(&self) -> Events {
+        self.client.driver.settings().events.subscribe()
+    }
+}
+
+impl Client {
+    async fn try_acquire(&self, spec: &Arc<Spec>) -> Result<Option<Guard>, Error> {
+        let result = self.driver.try_acquire(spec).await;
+        match self.fall_back(&spec.name, result.as_ref().err()).await? {
+            Some(other) => other.try_acquire(spec).await,
+            None => result,
+        }
+    }
+
+    async fn acquire(&self, spec: &Arc<Spec>, wait: &Wait) -> Result<Guard, Error> {
+        let started = clock::now();
         let waited = || clock::now().since(started);
-        let mut result = self.client.driver.acquire(spec, wait).await;
-        while self.client.waits(result.as_ref().err(), wait, waited()) {
-            result = self.client.driver.acquire(spec, &wait.after(waited())).await;
+        let mut result = self.driver.acquire(spec, wait).await;
+        while self.waits(result.as_ref().err(), wait, waited()) {
+            result = self.driver.acquire(spec, &wait.after(waited())).await;
         }
-        if let Some(other) = self.client.fall_back(&spec.name, result.as_ref().err()).await? {
-            result = other.acquire(spec, &wait.after(waited())).await;
+        match self.fall_back(&spec.name, result.as_ref().err()).await? {
+            Some(other) => other.acquire(spec, &wait.after(waited())).await,
+            None => result,
         }
-        let result = result.map(Some);
-        telemetry::acquired(&result, clock::now().since(started));
-        result.map(|guard| guard.expect("an acquire ends with a guard or an error"))
+    }
+
+    /// The same, and logs the holder if it takes longer than `after`.
+    async fn acquire_warning(
+        &self,
+        spec: &Arc<Spec>,
+        wait: &Wait,
+        after: Duration,
+    ) -> Result<Guard, Error> {
+        let started = clock::now();
+        let mut acquiring = pin!(self.acquire(spec, wait));
+        let warning = async {
+            self.driver.alarm(started + after).await;
+            let name = &spec.name;
+            let info = self.driver.engine.inspect(name.clone()).await;
+            let info = info.map_err(|error| failed(name, "inspect", error));
+            telemetry::waits_long(name, clock::now().since(started), info.as_ref());
+        };
+        let mut warning = pin!(warning);
+        let mut is_warned = false;
+        poll_fn(|context| {
+            if !is_warned {
+                is_warned = warning.as_mut().poll(context).is_ready();
+            }
+            acquiring.as_mut().poll(context)
+        })
+        .await
+    }
+
+    /// Reports how an acquire has ended.
+    fn conclude(
+        &self,
+        spec: &Spec,
+        started: Moment,
+        span: &Scope,
+        mut result: Result<Option<Guard>, Error>,
+    ) -> Result<Option<Guard>, Error> {
+        let waited = clock::now().since(started);
+        telemetry::acquired(&result, spec.group, waited);
+        span.acquired(&result);
+        if let Ok(Some(guard)) = &mut result {
+            guard.begin(waited);
+        }
+        result
     }
 }
 

@@ -13,8 +13,10 @@ use crate::core::fence::Fence;
 use crate::core::name::LockName;
 use crate::driver::{Driver, Held};
 use crate::error::{Error, Invalid, Lost};
+use crate::events::EventKind;
 use crate::handle::Handle;
 use crate::owner::Owner;
+use crate::telemetry::spans::{self, Scope};
 
 /// A held lock. Dropping the guard releases the lock, from any thread, on error and on panic.
 ///
@@ -42,6 +44,10 @@ pub struct Guard {
     held: Arc<Held>,
     turn: u8,
     role: Role,
+    /// It came through the queue.
+    was_queued: bool,
+    /// Covers its life, if there is a subscriber of `tracing`.
+    span: Option<Box<Scope>>,
 }
 
 /// What ends when this guard is dropped.
@@ -58,11 +64,11 @@ enum Role {
 impl Guard {
     /// The guard of one turn: local hand-overs make several guards of one hold, one after another.
     pub(crate) fn of_turn(held: Arc<Held>, turn: u8) -> Self {
-        Self { held, turn, role: Role::Sole }
+        Self { held, turn, role: Role::Sole, was_queued: false, span: None }
     }
 
     pub(crate) fn counted(held: Arc<Held>) -> Self {
-        Self { held, turn: 0, role: Role::Counted }
+        Self { held, turn: 0, role: Role::Counted, was_queued: false, span: None }
     }
 
     /// The hold without its guard: dropping it has no effect.
@@ -77,6 +83,30 @@ impl Guard {
 
     pub(crate) fn driver(&self) -> &Arc<Driver> {
         self.held.driver()
+    }
+
+    /// Reports that it is about to be returned to its caller, who has waited for so long, and begins the span of its life.
+    pub(crate) fn begin(&mut self, waited: Duration) {
+        if let Some(is_local) = self.is_handed_over_locally() {
+            self.held.report(self.turn, EventKind::HandedOver { is_local });
+        }
+        self.held.report(self.turn, EventKind::Acquired { waited });
+        self.span = spans::hold(self);
+    }
+
+    /// Whether it came directly from its last holder, and then whether that was a task of this process.
+    pub(crate) fn is_handed_over_locally(&self) -> Option<bool> {
+        match self.role {
+            Role::Counted => None,
+            _ if self.turn > 0 => Some(true),
+            _ => self.was_queued.then_some(false),
+        }
+    }
+
+    /// Notes that it came through the queue.
+    pub(crate) fn queued(mut self) -> Self {
+        self.was_queued = true;
+        self
     }
 
     /// Consumes the guard without releasing its hold, which ends with its lease.
@@ -130,7 +160,7 @@ impl Guard {
 
     /// Returns the fallback that this lock comes from; none if it comes from the store.
     pub fn fallback(&self) -> Option<Fallback> {
-        self.held.driver().fallback
+        self.held.driver().fallback()
     }
 
     /// Checks that the lock is still held. For use right before a step that cannot be undone.

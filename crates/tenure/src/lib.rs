@@ -21,6 +21,7 @@
 //!   ready-made checks.
 //! - [`Owner`] is the identity of a holder, for re-entrant locks; [`Handle`] is a hold that is passed
 //!   to another process.
+//! - [`Events`] reports what happens to the locks of a client; metrics `tenure_…` and spans go to `metrics` and `tracing`.
 //! - [`blocking`] is the same API for code that is not async.
 //! - [`engine`] is the contract that every store fulfils.
 //!
@@ -43,12 +44,14 @@ mod driver;
 mod election;
 pub mod engine;
 mod error;
+mod events;
 pub mod fenced;
 mod foreign;
 mod fork;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+mod group;
 mod guard;
 mod handle;
 mod host;
@@ -76,6 +79,7 @@ pub use core::name::LockName;
 pub use core::shape::{Kind, Shape};
 pub use election::{Changes, Election, Leader, Leadership};
 pub use error::{Error, Invalid, Lost, StoreError, WhyLost};
+pub use events::{Event, EventKind, Events};
 pub use guard::{Guard, LostSignal, Released};
 pub use handle::Handle;
 pub use info::{About, ForceRecord, HolderInfo, LockInfo, WaiterInfo};

@@ -11,6 +11,7 @@ use crate::core::shape::Shape;
 use crate::driver::{Identity, Replication, Spec};
 use crate::engine::{ForceOutcome, Replicas};
 use crate::error::{Error, Invalid};
+use crate::group::Group;
 use crate::guard::Guard;
 use crate::info::{About, LockInfo};
 use crate::owner::Owner;
@@ -83,6 +84,16 @@ impl Lock {
             let note = About::checked_note("a note", &note)?;
             let about = About { note: Some(note), ..(*spec.about).clone() };
             spec.about = Arc::new(about);
+            Ok(())
+        })
+    }
+
+    /// Sets the group under which metrics count this lock, as the label `group`: 1 to 64 letters, digits and characters of
+    /// `_-./:`. A lock's name is never a label. A process has 64 groups at most; further ones are counted as `other`.
+    #[must_use]
+    pub fn group(self, name: &str) -> Self {
+        self.change(|spec| {
+            spec.group = Group::named(name)?;
             Ok(())
         })
     }
@@ -337,6 +348,13 @@ macro_rules! forward_options {
         #[must_use]
         pub fn wait_replicas_on_renewal(mut self, count: u32, within: Duration) -> Self {
             $(self.$lock = self.$lock.wait_replicas_on_renewal(count, within);)+
+            self
+        }
+
+        /// Sets the group under which metrics count it, as [`Lock::group`] does.
+        #[must_use]
+        pub fn group(mut self, name: &str) -> Self {
+            $(self.$lock = self.$lock.group(name);)+
             self
         }
 

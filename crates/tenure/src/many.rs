@@ -97,8 +97,11 @@ async fn try_all(locks: &[Lock]) -> Result<Vec<Guard>, Error> {
 
 async fn attempt(driver: Arc<Driver>, specs: Vec<Arc<Spec>>) -> Vec<Option<Guard>> {
     let granted = driver.try_all(&specs).await;
+    let started = clock::now();
     let confirm = async |(spec, guard): (&Arc<Spec>, Option<Guard>)| {
-        driver.confirm(spec, guard?, Moment::NEVER).await.ok()
+        let mut guard = driver.confirm(spec, guard?, Moment::NEVER).await.ok()?;
+        guard.begin(clock::now().since(started));
+        Some(guard)
     };
     join_all(specs.iter().zip(granted).map(confirm).collect()).await
 }

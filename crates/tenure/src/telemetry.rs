@@ -4,23 +4,33 @@
 //! their panics are caught ([`foreign::call`]). No mutex may be held that they could need: a subscriber may
 //! ask the client for its health.
 
+mod recording;
+pub(crate) mod spans;
+
 use std::time::Duration;
 
-#[cfg(feature = "redis")]
-use metrics::gauge;
-use metrics::{counter, histogram};
+use metrics::{counter, gauge, histogram};
 
+use self::recording::{change, count, record};
 use crate::client::Fallback;
 #[cfg(feature = "redis")]
 use crate::core::clock_step::ClockStep;
 use crate::core::fence::Fence;
 use crate::core::name::LockName;
-use crate::error::{Error, Lost, StoreError};
+use crate::error::{Error, Lost, StoreError, WhyLost};
 use crate::foreign;
+use crate::group::Group;
+use crate::guard::Guard;
+use crate::info::LockInfo;
 
-/// An acquire has ended, successfully or not.
-pub(crate) fn acquired<T>(result: &Result<Option<T>, Error>, waited: Duration) {
-    let outcome = match result {
+/// Says what each metric means, to a recorder that is there already.
+pub(crate) fn describe() {
+    foreign::call(recording::describe);
+}
+
+/// The outcome of an acquire, as a label.
+fn outcome<T>(result: &Result<Option<T>, Error>) -> &'static str {
+    match result {
         Ok(Some(_)) => "acquired",
         Ok(None) | Err(Error::Busy { .. }) => "busy",
         Err(Error::TimedOut { .. }) => "timed_out",
@@ -28,25 +38,92 @@ pub(crate) fn acquired<T>(result: &Result<Option<T>, Error>, waited: Duration) {
         Err(Error::Unknown { .. }) => "unknown",
         Err(Error::Unreplicated { .. }) => "unreplicated",
         Err(_) => "refused",
-    };
+    }
+}
+
+/// An acquire has ended, successfully or not.
+pub(crate) fn acquired(result: &Result<Option<Guard>, Error>, group: Group, waited: Duration) {
     foreign::call(|| {
-        counter!("tenure_acquires_total", "outcome" => outcome).increment(1);
-        histogram!("tenure_wait_seconds").record(waited);
+        match result {
+            // A constant key: this is what happens most often.
+            Ok(Some(_)) => count!("tenure_acquires_total", 1, group, "outcome" => "acquired"),
+            _ => count!("tenure_acquires_total", 1, group, "outcome" => outcome(result)),
+        }
+        record!("tenure_wait_seconds", waited, group);
+        match result.as_ref().ok().and_then(|guard| guard.as_ref()?.is_handed_over_locally()) {
+            Some(true) => count!("tenure_handovers_total", 1, group, "from" => "local"),
+            Some(false) => count!("tenure_handovers_total", 1, group, "from" => "remote"),
+            None => {}
+        }
+    });
+}
+
+/// An acquire waits for longer than the client was configured to find normal.
+pub(crate) fn waits_long(name: &LockName, waited: Duration, info: Result<&LockInfo, &Error>) {
+    foreign::call(|| match info {
+        Ok(info) => {
+            let holder = info.holders.first();
+            let about = holder.map(|holder| &*holder.about);
+            tracing::warn!(
+                lock = %name,
+                ?waited,
+                holder = about.map(tracing::field::display),
+                note = about.and_then(|about| about.note.as_deref()),
+                fence = holder.map(|holder| holder.fence.value()),
+                held_since = holder.map(|holder| tracing::field::debug(holder.since)),
+                waiters = info.waiting,
+                "still waiting for a lock"
+            );
+        }
+        Err(error) => {
+            tracing::warn!(lock = %name, ?waited, %error, "still waiting for a lock; its holder is not known");
+        }
+    });
+}
+
+/// A lock is held for longer than the client was configured to find normal.
+pub(crate) fn held_long(name: &LockName, fence: Fence, note: Option<&str>, held: Duration) {
+    foreign::call(|| tracing::warn!(lock = %name, %fence, note, ?held, "a lock is held for long"));
+}
+
+/// A task waits in the queue, or does no more.
+pub(crate) fn waiting(group: Group, by: f64) {
+    foreign::call(|| change!("tenure_waiting", by, group));
+}
+
+/// A hold has begun, or ended.
+pub(crate) fn holding(group: Group, is_degraded: bool, by: f64) {
+    foreign::call(|| {
+        change!("tenure_held", by, group);
+        if is_degraded {
+            gauge!("tenure_degraded_held").increment(by);
+        }
     });
 }
 
 /// A lock was held for this long, and released.
-pub(crate) fn held_for(time: Duration) {
+pub(crate) fn held_for(group: Group, time: Duration) {
+    foreign::call(|| record!("tenure_hold_seconds", time, group));
+}
+
+/// A lease was extended; this much of it was left.
+pub(crate) fn renewed(group: Group, left: Duration) {
     foreign::call(|| {
-        histogram!("tenure_hold_seconds").record(time);
+        count!("tenure_renewals_total", 1, group, "outcome" => "extended");
+        record!("tenure_renewal_slack_seconds", left, group);
     });
 }
 
-/// A lease was extended.
-pub(crate) fn renewed() {
+/// A lease was extended late.
+pub(crate) fn renewed_late(name: &LockName, fence: Fence, left: Duration, lease: Duration) {
     foreign::call(|| {
-        counter!("tenure_renewals_total", "outcome" => "extended").increment(1);
+        tracing::warn!(lock = %name, %fence, ?left, ?lease, "a lease was renewed late: the store or this machine is slow");
     });
+}
+
+/// The store has answered a call that renews.
+pub(crate) fn round_trip(time: Duration) {
+    foreign::call(|| histogram!("tenure_round_trip_seconds").record(time));
 }
 
 /// Leases could not be extended; they will be retried.
@@ -74,10 +151,17 @@ pub(crate) fn renewal_unreplicated(name: &LockName, replicas: u32) {
 }
 
 /// A lock was lost.
-pub(crate) fn lost(lost: &Lost, fence: Fence) {
+pub(crate) fn lost(lost: &Lost, fence: Fence, note: Option<&str>, group: Group, is_forced: bool) {
+    let why = match lost.why() {
+        _ if is_forced => "forced",
+        WhyLost::LeaseEnded => "lease_ended",
+        WhyLost::NotHeld => "not_held",
+        WhyLost::Ended => "client_ended",
+        _ => "other",
+    };
     foreign::call(|| {
-        counter!("tenure_losses_total").increment(1);
-        tracing::warn!(lock = %lost.name(), %fence, why = %lost.why(), "lock lost");
+        count!("tenure_losses_total", 1, group, "why" => why);
+        tracing::warn!(lock = %lost.name(), %fence, note, is_forced, why = %lost.why(), "lock lost");
     });
 }
 

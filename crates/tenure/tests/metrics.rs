@@ -20,6 +20,7 @@ const fn ms(millis: u64) -> Duration {
 struct Seen {
     counts: BTreeMap<String, u64>,
     values: BTreeMap<String, Vec<f64>>,
+    gauges: BTreeMap<String, f64>,
 }
 
 impl Seen {
@@ -29,12 +30,15 @@ impl Seen {
             let labels = key.key().labels().map(|label| format!(" {}", label.value()));
             let name = format!("{}{}", key.key().name(), labels.collect::<String>());
             match value {
-                DebugValue::Counter(count) => *self.counts.entry(name).or_default() = count,
+                // A look sets the recorder's values to zero.
+                DebugValue::Counter(count) => *self.counts.entry(name).or_default() += count,
                 DebugValue::Histogram(values) => {
                     let values = values.into_iter().map(|value| value.into_inner());
                     self.values.entry(name).or_default().extend(values);
                 }
-                DebugValue::Gauge(_) => {}
+                DebugValue::Gauge(value) => {
+                    *self.gauges.entry(name).or_default() += value.into_inner()
+                }
             }
         }
     }
@@ -71,10 +75,38 @@ async fn metrics_report_the_outcome_of_locks() {
         "{seen:?}"
     );
     assert!(seen.count("tenure_renewals_total extended") >= 1, "{seen:?}");
-    assert_eq!(seen.count("tenure_losses_total"), 1, "{seen:?}");
+    assert_eq!(seen.count("tenure_losses_total forced"), 1, "{seen:?}");
+    let slack = &seen.values["tenure_renewal_slack_seconds"];
+    assert!(slack.iter().all(|left| *left > 0.0 && *left < 0.3), "{slack:?}");
+    assert!(!seen.values["tenure_round_trip_seconds"].is_empty(), "{seen:?}");
     let waits = &seen.values["tenure_wait_seconds"];
     assert_eq!(waits.len(), 5, "{waits:?}");
     assert!(waits.iter().any(|wait| *wait >= 0.4 && *wait < 5.0), "{waits:?}");
     let holds = &seen.values["tenure_hold_seconds"];
     assert!(holds.len() == 1 && holds[0] >= 0.4 && holds[0] < 5.0, "{holds:?}");
+    assert_eq!(seen.gauges["tenure_held"], 0.0, "{seen:?}");
+
+    let grouped = |client: &Tenure| client.lock("orders/42").group("orders");
+    let held = grouped(&a).acquire().await.unwrap();
+    let (remote, local) = (grouped(&b), grouped(&b));
+    let waiters =
+        [remote, local].map(|lock| tokio::spawn(async move { lock.acquire().await.unwrap() }));
+    while a.lock("orders/42").inspect().await.unwrap().waiting == 0 {
+        tokio::task::yield_now().await;
+    }
+    seen.look(&metrics);
+    assert_eq!(seen.gauges["tenure_held orders"], 1.0, "{seen:?}");
+    assert!(seen.gauges["tenure_waiting orders"] >= 1.0, "{seen:?}");
+    held.release().await.unwrap();
+    for waiter in waiters {
+        waiter.await.unwrap().release().await.unwrap();
+    }
+    seen.look(&metrics);
+    assert_eq!(seen.count("tenure_acquires_total orders acquired"), 3, "{seen:?}");
+    assert_eq!(seen.count("tenure_handovers_total orders remote"), 1, "{seen:?}");
+    assert_eq!(seen.count("tenure_handovers_total orders local"), 1, "{seen:?}");
+    assert_eq!(
+        (seen.gauges["tenure_held orders"], seen.gauges["tenure_waiting orders"]),
+        (0.0, 0.0)
+    );
 }

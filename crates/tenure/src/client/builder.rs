@@ -1,19 +1,24 @@
 //! Builds clients.
 
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::{Client, Fallback, Tenure};
+use crate::blocking::block_on;
 use crate::core::fence::RETENTION;
 use crate::core::lease::Lease;
-use crate::driver::{Driver, PATIENCE, Replication, no_replicas};
+use crate::driver::{Driver, PATIENCE, Replication, Settings, no_replicas};
 #[cfg(all(feature = "local", target_os = "linux"))]
 use crate::engine::LocalEngine;
 use crate::engine::{Engine, MemoryEngine, Replicas};
 #[cfg(feature = "redis")]
 use crate::engine::{QuorumEngine, RedisEngine, RedisOptions};
 use crate::error::{Error, Invalid};
+use crate::events::{Event, EventSink};
+use crate::foreign;
 use crate::info::About;
+use crate::telemetry;
 #[cfg(all(feature = "local", target_os = "linux"))]
 use crate::thread;
 
@@ -41,6 +46,19 @@ pub struct Builder {
     retention: Result<Duration, Invalid>,
     reads_on_runtime: bool,
     replication: Result<Option<Replication>, Invalid>,
+    events: Arc<EventSink>,
+    callback: Option<Callback>,
+    warn_held_after: Option<Duration>,
+    warn_waiting_after: Option<Duration>,
+}
+
+/// A function that gets the events.
+struct Callback(Box<dyn FnMut(&Event) + Send>);
+
+impl fmt::Debug for Callback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Callback")
+    }
 }
 
 impl Builder {
@@ -53,6 +71,10 @@ impl Builder {
             retention: Ok(RETENTION),
             reads_on_runtime: false,
             replication: Ok(None),
+            events: Arc::default(),
+            callback: None,
+            warn_held_after: None,
+            warn_waiting_after: None,
         }
     }
 
@@ -136,6 +158,38 @@ impl Builder {
         self
     }
 
+    /// Calls `callback` for every [`Event`] of this client, in order, on a thread of its own: it may block, and locks are not
+    /// affected. If it falls behind by more than 1,024 events, it misses the oldest ones.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tenure::{Tenure, engine::MemoryEngine};
+    ///
+    /// let tenure = Tenure::builder()
+    ///     .on_event(|event| eprintln!("{event}"))
+    ///     .engine(MemoryEngine::new())?;
+    /// # Ok::<(), tenure::Error>(())
+    /// ```
+    pub fn on_event(mut self, callback: impl FnMut(&Event) + Send + 'static) -> Self {
+        self.callback = Some(Callback(Box::new(callback)));
+        self
+    }
+
+    /// Logs a warning (by `tracing`) when a lock of this client is held for longer than `time`, once for each guard. It is
+    /// noticed with a renewal.
+    pub fn warn_held_after(mut self, time: Duration) -> Self {
+        self.warn_held_after = Some(time);
+        self
+    }
+
+    /// Logs a warning (by `tracing`) when an acquire of this client takes longer than `time`, with the holder and its note, for
+    /// which the store is asked once.
+    pub fn warn_waiting_after(mut self, time: Duration) -> Self {
+        self.warn_waiting_after = Some(time);
+        self
+    }
+
     /// Sets how this client's holds are described to people. The default is
     /// [this process](About::this_process). For a program that works on behalf of another, or that ends
     /// before its locks do. Its note is used for locks that do not set their own.
@@ -214,16 +268,41 @@ impl Builder {
         if replication.is_some() && !capabilities.has_replicas {
             return Err(no_replicas(capabilities.engine));
         }
+        if let Some(callback) = self.callback {
+            call_back(&self.events, callback)?;
+        }
+        telemetry::describe();
+        let settings = Settings {
+            patience: self.patience,
+            fallback: None,
+            events: self.events,
+            warn_held_after: self.warn_held_after,
+        };
         let client = Client {
             lease: self.lease?,
-            driver: Driver::start(Box::new(engine), self.patience, None)?,
+            driver: Driver::start(Box::new(engine), settings)?,
             fallback: self.fallback,
             local: Mutex::default(),
             about: Arc::new(self.about?),
             replication,
+            warn_waiting_after: self.warn_waiting_after,
         };
         Ok(Tenure { client: Arc::new(client) })
     }
+}
+
+/// Starts the thread that calls back, until the client and its guards are dropped.
+fn call_back(events: &Arc<EventSink>, Callback(mut callback): Callback) -> Result<(), Error> {
+    let mut events = events.subscribe();
+    let run = move || {
+        block_on(async {
+            while let Some(event) = events.next().await {
+                foreign::call(|| callback(&event));
+            }
+        });
+    };
+    let started = std::thread::Builder::new().name("tenure-events".into()).spawn(run);
+    started.map(drop).map_err(|source| Error::Thread { source: Arc::new(source) })
 }
 
 /// The caller's runtime, whose I/O must be enabled.

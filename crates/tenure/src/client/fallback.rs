@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Client, PATIENCE};
 use crate::core::name::LockName;
-use crate::driver::Driver;
+use crate::driver::{Driver, Settings};
 use crate::engine::{Engine, MemoryEngine};
 use crate::error::{Error, Invalid};
 use crate::sync::lock;
@@ -80,9 +80,17 @@ impl Client {
         let mut local = lock(&self.local);
         // Another task may have been faster.
         if local.is_none() {
-            *local = Some(Driver::start(engine, PATIENCE, Some(self.fallback))?);
+            *local = Some(Driver::start(engine, self.settings_of_fallback())?);
         }
         Ok(local.clone())
+    }
+
+    fn settings_of_fallback(&self) -> Settings {
+        Settings {
+            patience: PATIENCE,
+            fallback: Some(self.fallback),
+            ..self.driver.settings().clone()
+        }
     }
 
     async fn open(&self) -> Result<Box<dyn Engine>, Error> {

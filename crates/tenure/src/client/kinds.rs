@@ -8,6 +8,7 @@ use crate::core::shape::{Kind, Shape};
 use crate::driver::{Identity, Spec};
 use crate::election::Election;
 use crate::error::Invalid;
+use crate::group::Group;
 use crate::latch::Latch;
 use crate::lock::Lock;
 use crate::rwlock::RwLock;
@@ -84,6 +85,7 @@ impl Tenure {
         let named = name.try_into().map_err(Into::into);
         let spec = named.and_then(|name| {
             Ok(Spec {
+                group: Group::NONE,
                 name,
                 shape: shape?,
                 lease: self.client.lease,

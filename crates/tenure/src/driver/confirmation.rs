@@ -25,7 +25,7 @@ const GRACE: Duration = Duration::from_millis(500);
 impl Driver {
     /// Refuses to wait for replicas that the engine does not have. A fallback is not what was asked for in any case.
     pub(super) fn check_options(&self, spec: &Spec) -> Result<(), Error> {
-        let is_asked = spec.replication().is_some() && self.fallback.is_none();
+        let is_asked = spec.replication().is_some() && self.fallback().is_none();
         if is_asked && !self.engine.capabilities().has_replicas {
             return Err(no_replicas(self.engine.capabilities().engine));
         }
@@ -40,7 +40,7 @@ impl Driver {
         guard: Guard,
         end: Moment,
     ) -> Result<Guard, Error> {
-        let Some(replication) = spec.replication().filter(|_| self.fallback.is_none()) else {
+        let Some(replication) = spec.replication().filter(|_| self.fallback().is_none()) else {
             return Ok(guard);
         };
         let replicas = replication.replicas;
@@ -66,7 +66,7 @@ impl Driver {
         replicas: Replicas,
         end: Moment,
     ) -> Result<(), Error> {
-        let give_up = end.min(clock::now() + self.patience);
+        let give_up = end.min(clock::now() + self.settings.patience);
         let mut delays = AFTER_ERROR.delays(clock::now().as_micros());
         loop {
             self.check()?;

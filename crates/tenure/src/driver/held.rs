@@ -13,6 +13,8 @@ use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::engine::Replicas;
 use crate::error::{Lost, WhyLost};
+use crate::events::{Event, EventKind};
+use crate::group::Group;
 use crate::info::About;
 use crate::owner::Entry;
 
@@ -36,6 +38,10 @@ pub(crate) struct Held {
     /// The current turn: counts the local hand-overs.
     turn: AtomicU8,
     origin: Origin,
+    /// The group under which metrics count it.
+    pub(super) group: Group,
+    /// It was logged that it is held for long.
+    is_long: AtomicBool,
     deadline: AtomicU64,
     alarm: AtomicU64,
     state: AtomicU8,
@@ -99,6 +105,7 @@ pub(super) struct Terms {
     pub(super) lease: Lease,
     pub(super) at_least: u32,
     pub(super) passes: u8,
+    pub(super) group: Group,
     pub(super) was_handed_over: bool,
     pub(super) deadline: Moment,
     pub(super) renewing: Renewing,
@@ -119,6 +126,8 @@ impl Held {
             later: AtomicU32::new(0),
             turn: AtomicU8::new(0),
             origin: Origin::new(terms.passes, terms.was_handed_over),
+            group: terms.group,
+            is_long: AtomicBool::new(false),
             deadline: AtomicU64::new(terms.deadline.as_micros()),
             alarm: AtomicU64::new(NO_ALARM),
             state: AtomicU8::new(HELD),
@@ -178,6 +187,20 @@ impl Held {
     /// Whether it came by a hand-over of the store's queue.
     pub(super) fn was_handed_over(&self) -> bool {
         self.origin.0 & Origin::HANDED_OVER != 0
+    }
+
+    /// Reports what happened to it, if there is a reader.
+    pub(crate) fn report(&self, turn: u8, kind: EventKind) {
+        self.driver.settings.events.send(|| {
+            let (name, owner, fence) = (self.name.clone(), self.entry.owner, self.fence(turn));
+            Event { name, owner, fence, kind }
+        });
+    }
+
+    /// Whether it is held for longer than `after`, and this is the first call that finds so.
+    pub(super) fn becomes_long(&self, now: Moment, after: Option<Duration>) -> bool {
+        after.is_some_and(|after| now.since(self.since()) >= after)
+            && !self.is_long.swap(true, Ordering::Relaxed)
     }
 
     /// When the current turn began.

@@ -11,6 +11,7 @@ use crate::engine::{Engine, Grant};
 use crate::error::{Error, WhyLost};
 use crate::guard::Guard;
 use crate::owner::Entry;
+use crate::telemetry;
 
 impl Driver {
     /// How many losses have matched no hold so far. To be read before the store is asked.
@@ -49,20 +50,22 @@ impl Driver {
             lease: spec.lease,
             at_least: spec.at_least,
             passes: if spec.is_shareable() { passes(grant) } else { 0 },
+            group: spec.group,
             // An immediate grant has the whole lease.
             was_handed_over: !is_claimed,
             deadline,
             renewing,
-            replication: spec.replication().filter(|_| self.fallback.is_none()),
+            replication: spec.replication().filter(|_| self.fallback().is_none()),
         };
         let held = Arc::new(Held::new(self.clone(), terms));
         self.agenda.arm(&held, first_alarm);
+        telemetry::holding(held.group, self.fallback().is_some(), 1.0);
         if self.unmatched_losses() != unmatched_losses {
             // It may have been taken away before the agenda had it: only the store knows.
             self.doubt(&held);
         }
         if self.has_ended() {
-            self.lose(&held, WhyLost::Ended);
+            self.lose(&held, WhyLost::Ended, false);
         }
         Guard::of_turn(held, 0)
     }
@@ -80,7 +83,7 @@ impl Driver {
         // The store first: if it cannot keep the hold beyond this client, the hold stays watched.
         let detached = self.engine.detach(&held.name, held.entry.owner);
         detached.map_err(|error| Error::from_store(&held.name, "detach", error))?;
-        self.agenda.finish(held);
+        self.finish(held);
         Ok(())
     }
 
@@ -91,7 +94,16 @@ impl Driver {
         }
         // On an error the store may end it earlier, which no caller relies on.
         let _ = self.engine.detach(&held.name, held.entry.owner);
-        self.agenda.finish(held);
+        self.finish(held);
+    }
+
+    /// Ends a hold here. False if it was lost or ended before.
+    pub(super) fn finish(&self, held: &Arc<Held>) -> bool {
+        let was_held = self.agenda.finish(held);
+        if was_held {
+            telemetry::holding(held.group, self.fallback().is_some(), -1.0);
+        }
+        was_held
     }
 }
 

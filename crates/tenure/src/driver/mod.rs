@@ -43,6 +43,7 @@ use crate::core::backoff::Backoff;
 use crate::core::moment::Moment;
 use crate::engine::{Engine, Health, Listener, Wakeup};
 use crate::error::{Error, WhyLost};
+use crate::events::EventSink;
 use crate::fork::Process;
 use crate::{foreign, thread};
 
@@ -100,15 +101,26 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const AFTER_ERROR: Backoff =
     Backoff::jitter(Duration::from_millis(20), Duration::from_millis(1000));
 
+/// How a driver works.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// How long errors of the store are retried before they are reported.
+    pub(crate) patience: Duration,
+    /// The fallback that it is, if it is used because the store cannot be reached.
+    pub(crate) fallback: Option<Fallback>,
+    /// Who learns what happens.
+    pub(crate) events: Arc<EventSink>,
+    /// A lock that is held for longer than this is logged.
+    pub(crate) warn_held_after: Option<Duration>,
+}
+
 /// One engine, and everything this process does with it.
 pub(crate) struct Driver {
     this: Weak<Self>,
     pub(crate) engine: Gate,
     /// The claim lease, if the engine has one.
     claim: Option<Duration>,
-    /// The fallback that it is, if it is used because the store cannot be reached.
-    pub(crate) fallback: Option<Fallback>,
-    patience: Duration,
+    settings: Settings,
     process: Process,
     /// A panic has ended the driver.
     has_ended: AtomicBool,
@@ -122,11 +134,7 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// Starts the driver's thread.
-    pub(crate) fn start(
-        engine: Box<dyn Engine>,
-        patience: Duration,
-        fallback: Option<Fallback>,
-    ) -> Result<Arc<Self>, Error> {
+    pub(crate) fn start(engine: Box<dyn Engine>, settings: Settings) -> Result<Arc<Self>, Error> {
         let failed = |source| Error::Thread { source: Arc::new(source) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(failed)?;
@@ -135,8 +143,7 @@ impl Driver {
             this: this.clone(),
             claim: engine.capabilities().claim,
             engine: Gate::new(engine, process),
-            fallback,
-            patience,
+            settings,
             process,
             has_ended: AtomicBool::new(false),
             agenda: Agenda::default(),
@@ -150,6 +157,15 @@ impl Driver {
         let run = run(Arc::downgrade(&driver), driver.agenda.bell());
         thread::run("tenure-driver", runtime, run).map_err(failed)?;
         Ok(driver)
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The fallback that it is, if it is used because the store cannot be reached.
+    pub(crate) fn fallback(&self) -> Option<Fallback> {
+        self.settings.fallback
     }
 
     /// Whether this is a forked child's copy: it has no thread, its mutexes may be locked forever, and the
@@ -191,7 +207,7 @@ impl Driver {
         }
         let all = self.agenda.take_all();
         for held in all.holds {
-            foreign::call(|| self.lose(&held, WhyLost::Ended));
+            foreign::call(|| self.lose(&held, WhyLost::Ended, false));
         }
         foreign::wake_all(all.wakers);
         // This calls the engine, which may have caused the panic.
@@ -295,7 +311,13 @@ mod tests {
     #[test]
     fn the_thread_ends_with_its_driver() {
         let engine = Box::new(MemoryEngine::new());
-        let driver = Driver::start(engine, PATIENCE, None).unwrap();
+        let settings = Settings {
+            patience: PATIENCE,
+            fallback: None,
+            events: Arc::default(),
+            warn_held_after: None,
+        };
+        let driver = Driver::start(engine, settings).unwrap();
         let bell = Arc::downgrade(&driver.agenda.bell());
         drop(driver);
         // The thread has the other reference to the bell.

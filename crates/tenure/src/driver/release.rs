@@ -11,20 +11,22 @@ use crate::clock;
 use crate::core::moment::Moment;
 use crate::engine::{Answer, Engine, ReleaseOutcome, ReleaseRequest};
 use crate::error::{Error, StoreError};
+use crate::events::EventKind;
 use crate::guard::Released;
-use crate::telemetry;
+use crate::telemetry::{self, spans};
 
 impl Driver {
     /// Releases, and returns the outcome.
     pub(crate) async fn release(self: &Arc<Self>, held: &Arc<Held>) -> Result<Released, Error> {
         self.check_process()?;
+        let span = spans::release(&held.name, &self.engine);
         let Some(pending) = self.begin_release(held) else {
             return Ok(Released::Now);
         };
         let was_lost = pending.was_lost;
         // After its deadline, a hold that this release has ended would be reported as lost.
-        let until = (clock::now() + self.patience).min(held.deadline());
-        let result = pending.retry_refused(until).await;
+        let until = (clock::now() + self.settings.patience).min(held.deadline());
+        let result = span.run(pending.retry_refused(until)).await;
         match result {
             _ if was_lost => Ok(Released::AlreadyLost),
             Ok(ReleaseOutcome::Released { .. }) => Ok(Released::Now),
@@ -61,12 +63,14 @@ impl Driver {
     fn begin_release(self: &Arc<Self>, held: &Arc<Held>) -> Option<PendingRelease> {
         let now = clock::now();
         if held.lost(now).is_none() {
-            telemetry::held_for(now.since(held.since()));
+            let time = now.since(held.since());
+            telemetry::held_for(held.group, time);
+            held.report(held.turn(), EventKind::Released { held: time });
             if self.hand_over_locally(held, now) {
                 return None;
             }
         }
-        let was_lost = held.lost(now).is_some() | !self.agenda.finish(held);
+        let was_lost = held.lost(now).is_some() | !self.finish(held);
         // A lock that replicas have not confirmed was never given out, so its least time has not begun.
         let lingers = !was_lost && held.is_confirmed();
         let linger = if lingers { held.linger(now) } else { Duration::ZERO };

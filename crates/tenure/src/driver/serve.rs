@@ -189,8 +189,8 @@ impl Driver {
                 self.fail(self.groups.answered_refused(question), &unproposed(name));
             }
             Err(error) => {
-                let Self { groups, agenda, patience, .. } = &**self;
-                let failed = groups.answered_error(question, error, *patience, agenda);
+                let Self { groups, agenda, settings, .. } = &**self;
+                let failed = groups.answered_error(question, error, settings.patience, agenda);
                 if let Some((closed, error)) = failed {
                     self.fail(Some(closed), &Error::from_store(name, "acquire", error));
                 }

@@ -7,6 +7,7 @@ use crate::core::name::LockName;
 use crate::core::shape::{Kind, Shape};
 use crate::engine::{AcquireRequest, Queueing, Replicas};
 use crate::error::{Error, Invalid};
+use crate::group::Group;
 use crate::info::About;
 use crate::owner::{Entry, Owner};
 
@@ -24,6 +25,8 @@ pub(crate) struct Spec {
     pub(crate) is_fair: bool,
     pub(crate) identity: Identity,
     pub(crate) about: Arc<About>,
+    /// The group under which metrics count it.
+    pub(crate) group: Group,
     /// Which replicas of the server must have the lock.
     pub(crate) replication: Option<Replication>,
 }

@@ -16,8 +16,10 @@ use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::engine::{Acquired, Answer, Engine, Queueing};
 use crate::error::{Error, StoreError};
+use crate::group::Group;
 use crate::guard::Guard;
 use crate::owner::Entry;
+use crate::telemetry::{self, spans};
 use crate::wait::Wait;
 
 impl Driver {
@@ -156,7 +158,10 @@ impl Driver {
                 }
             }
         };
-        self.wait_in(ticket, end).await.unwrap_or_else(|| Err(self.over(&spec.name, started)))
+        let _waiting = Waiting::of(spec.group);
+        let waited = spans::wait(&spec.name).run(self.wait_in(ticket, end)).await;
+        let waited = waited.unwrap_or_else(|| Err(self.over(&spec.name, started)));
+        waited.map(Guard::queued)
     }
 
     async fn acquire_by_attempts(
@@ -199,7 +204,7 @@ impl Driver {
         queue: Option<Queueing>,
         end: Moment,
     ) -> Result<Attempt, Error> {
-        let give_up = end.min(clock::now() + self.patience);
+        let give_up = end.min(clock::now() + self.settings.patience);
         let mut retries: Option<Retries> = None;
         loop {
             self.check()?;
@@ -284,6 +289,22 @@ impl Driver {
     async fn wait_in(&self, mut ticket: Ticket, end: Moment) -> Option<Result<Guard, Error>> {
         let in_time = self.before(end, ticket.guard()).await;
         in_time.flatten().or_else(|| ticket.last_chance())
+    }
+}
+
+/// A task that waits in the queue, as metrics count it.
+struct Waiting(Group);
+
+impl Waiting {
+    fn of(group: Group) -> Self {
+        telemetry::waiting(group, 1.0);
+        Self(group)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        telemetry::waiting(self.0, -1.0);
     }
 }
 

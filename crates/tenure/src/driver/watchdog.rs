@@ -16,8 +16,9 @@ use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::engine::{Answer, Engine, Renewal, Renewed, Replicas};
 use crate::error::{Error, Lost, StoreError, WhyLost};
+use crate::events::EventKind;
 use crate::owner::Owner;
-use crate::telemetry;
+use crate::telemetry::{self, spans};
 
 /// Between two attempts to renew a hold that is nearly over; or a round trip, if that is longer.
 const RETRY_AT_LEAST: Duration = Duration::from_millis(10);
@@ -33,8 +34,12 @@ impl Driver {
     pub(super) fn tend(self: &Arc<Self>, due: Vec<Arc<Held>>, now: Moment) {
         let mut batch = Vec::new();
         for held in due {
+            if held.becomes_long(now, self.settings.warn_held_after) {
+                let (fence, note) = (held.fence(held.turn()), held.about.note.as_deref());
+                telemetry::held_long(&held.name, fence, note, now.since(held.since()));
+            }
             if now >= held.deadline() {
-                self.lose(&held, WhyLost::LeaseEnded);
+                self.lose(&held, WhyLost::LeaseEnded, false);
             } else if held.renewing() == Renewing::Never {
                 self.agenda.arm(&held, held.deadline());
             } else {
@@ -62,12 +67,13 @@ impl Driver {
     fn renew_all(self: &Arc<Self>, batch: Vec<Arc<Held>>, replicas: Option<Replicas>) {
         let renewals = batch.iter().map(renewal).collect();
         let sent = clock::now();
+        let span = spans::renew(batch.len(), &self.engine);
         match self.send_renewals(renewals, replicas).into_now() {
             Ok(result) => self.renewed(&batch, sent, result),
             Err(later) => {
                 let driver = self.clone();
                 self.spawn(async move {
-                    let result = later.await;
+                    let result = span.run(later).await;
                     driver.renewed(&batch, sent, result);
                 });
             }
@@ -88,7 +94,10 @@ impl Driver {
     /// Where a renewal failed, the old deadline stands, and the alarm for the retry is set.
     fn renewed(&self, batch: &[Arc<Held>], sent: Moment, result: Result<Outcomes, StoreError>) {
         let outcomes = match result {
-            Ok(outcomes) => outcomes,
+            Ok(outcomes) => {
+                telemetry::round_trip(clock::now().since(sent));
+                outcomes
+            }
             Err(error) => return telemetry::renewal_failed(batch.len(), &error),
         };
         for (held, outcome) in batch.iter().zip(outcomes) {
@@ -103,9 +112,10 @@ impl Driver {
         match outcome {
             // `is_lost` may have returned true in the meantime, and lost is final.
             Renewed::Extended if held.lost(clock::now()).is_some() => {
-                self.lose(held, WhyLost::LeaseEnded);
+                self.lose(held, WhyLost::LeaseEnded, false);
             }
             Renewed::Extended => {
+                report_slack(held, clock::now());
                 held.extend(lease::deadline(sent, held.lease.duration()));
                 if held.renewing() == Renewing::Once {
                     held.set_renewing(Renewing::Never);
@@ -116,9 +126,8 @@ impl Driver {
                     _ => next_renewal(sent, clock::now(), lease, deadline),
                 };
                 self.agenda.arm(held, next);
-                telemetry::renewed();
             }
-            Renewed::NotHeld => self.lose(held, WhyLost::NotHeld),
+            Renewed::NotHeld => self.lose(held, WhyLost::NotHeld, false),
             // A server that takes over may not know of it, so it does not count.
             Renewed::Unreplicated { replicas } => {
                 telemetry::renewal_unreplicated(&held.name, replicas);
@@ -158,21 +167,41 @@ impl Driver {
     /// The store reports that an owner's lock was taken away.
     pub(super) fn taken_away(&self, name: &LockName, owner: Owner) {
         for held in self.agenda.holds_lost(name, owner) {
-            self.lose(&held, WhyLost::NotHeld);
+            self.lose(&held, WhyLost::NotHeld, true);
         }
     }
 
-    pub(super) fn lose(&self, held: &Arc<Held>, why: WhyLost) {
+    /// The lock is lost; perhaps because an operator took it away by force.
+    pub(super) fn lose(&self, held: &Arc<Held>, why: WhyLost, is_forced: bool) {
         if !self.agenda.lose(held, why) {
             return;
         }
+        // First: the holder must stop, and the rest may take a while (I9).
         held.announce();
-        telemetry::lost(&Lost { name: held.name.clone(), why }, held.fence(held.turn()));
+        let (turn, lost) = (held.turn(), Lost { name: held.name.clone(), why });
+        let note = held.about.note.as_deref();
+        telemetry::holding(held.group, self.fallback().is_some(), -1.0);
+        telemetry::lost(&lost, held.fence(turn), note, held.group, is_forced);
+        held.report(turn, if is_forced { EventKind::Forced } else { EventKind::Lost { why } });
     }
 }
 
 pub(super) fn renewal(held: &Arc<Held>) -> Renewal {
     Renewal { name: held.name.clone(), owner: held.entry.owner, lease: held.lease, commit: None }
+}
+
+/// Reports how much of the lease was left when its renewal was confirmed. A third of the lease passes before the first
+/// attempt; another third without an answer is late.
+fn report_slack(held: &Held, now: Moment) {
+    let (lease, left) = (held.lease.duration(), held.deadline().since(now));
+    telemetry::renewed(held.group, left);
+    // A hand-over begins with a claim lease, which is shorter.
+    let is_claim = held.was_handed_over() && held.deadline().since(held.process_since) < lease / 2;
+    if left < lease / 3 && !is_claim {
+        let turn = held.turn();
+        telemetry::renewed_late(&held.name, held.fence(turn), left, lease);
+        held.report(turn, EventKind::RenewedLate { left });
+    }
 }
 
 /// When to renew a lease whose last confirmation was sent at `since`: after a third of it, but no later
