@@ -4,6 +4,7 @@
 //! exec/      runs a command under a lock: `run`, `elect`, and `hold` for scripts
 //! detached   locks that outlive the command: `acquire`, `renew`, `release`
 //! view/      shows locks and stores: `ls`, `show`, `watch`, `doctor`; also `completions` and `man`
+//! exporter   serves metrics of a store
 //! lab        runs the history of distributed locks, and breaks it
 //! quorum     marks servers as the nodes of a quorum
 //! args/      arguments that several subcommands share
@@ -14,6 +15,7 @@ mod args;
 mod detached;
 mod exec;
 mod exit;
+mod exporter;
 mod lab;
 mod quorum;
 mod view;
@@ -49,6 +51,7 @@ enum Command {
     Watch(watch::Arguments),
     Doctor(doctor::Arguments),
     Quorum(quorum::Arguments),
+    Exporter(exporter::Arguments),
     Lab(lab::Arguments),
     Completions(generate::Completions),
     Man(generate::Man),
@@ -114,6 +117,7 @@ fn run_subcommand() -> ExitCode {
         Command::Watch(arguments) => runtime.block_on(watch::watch(arguments)),
         Command::Doctor(arguments) => runtime.block_on(doctor::doctor(arguments)),
         Command::Quorum(arguments) => runtime.block_on(quorum::quorum(arguments)),
+        Command::Exporter(arguments) => runtime.block_on(exporter::serve(arguments)),
         Command::Lab(arguments) => lab::lab(&arguments),
         Command::Completions(arguments) => generate::completions(&arguments, Arguments::command()),
         Command::CompleteNames(arguments) => {

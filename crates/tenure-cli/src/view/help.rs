@@ -158,3 +158,14 @@ pub(crate) const LAB: &str = sections!(
     "  PATH      where redis-server or valkey-server is
   NO_COLOR  no colours"
 );
+
+pub(crate) const EXPORTER: &str = sections!(
+    "  tenure exporter                               # http://127.0.0.1:9868/metrics
+  tenure exporter --prefix orders/ --prefix reports/ --listen 127.0.0.1:9000",
+    concat!(
+        "  128 + N   signal N has ended it
+",
+        failures!()
+    ),
+    store!()
+);
