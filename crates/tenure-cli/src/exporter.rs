@@ -71,9 +71,9 @@ pub(crate) async fn serve(arguments: Arguments) -> Result<(), ExitCode> {
     arguments.store.url().map_err(|why| Exit::Usage.because(&why))?;
     let mut signals = Signals::catch().map_err(|error| Exit::System.because(&error))?;
     let listen = arguments.listen;
-    let listener = TcpListener::bind(listen).await.map_err(|error| {
-        Exit::System.because(&format!("could not listen on {listen}: {error}"))
-    })?;
+    let listener = TcpListener::bind(listen)
+        .await
+        .map_err(|error| Exit::System.because(&format!("could not listen on {listen}: {error}")))?;
     let address = listener.local_addr().map_err(|error| Exit::System.because(&error))?;
     say(format_args!("serving http://{address}/metrics"));
     let exporter = Arc::new(Exporter { arguments, state: Mutex::default() });

@@ -17,7 +17,10 @@ pub(super) fn page(survey: Option<&Survey>, findings: &[Finding]) -> String {
         page.locks(survey);
         page.health(survey);
     }
-    page.family("tenure_store_finding", "A finding of `tenure doctor` about the store, once a minute.");
+    page.family(
+        "tenure_store_finding",
+        "A finding of `tenure doctor` about the store, once a minute.",
+    );
     for finding in findings {
         let severity = match finding.severity {
             Severity::Fine => "fine",
@@ -36,9 +39,11 @@ const METRICS: [Metric; 5] = [
     ("tenure_store_locks", "Locks with holders or waiters.", |group| group.locks as f64),
     ("tenure_store_holders", "Holders of locks.", |group| group.holders as f64),
     ("tenure_store_waiters", "Clients in the queues of locks.", |group| group.waiters as f64),
-    ("tenure_store_oldest_hold_seconds", "For how long the oldest holder has held its lock.", |group| {
-        group.oldest_hold.as_secs_f64()
-    }),
+    (
+        "tenure_store_oldest_hold_seconds",
+        "For how long the oldest holder has held its lock.",
+        |group| group.oldest_hold.as_secs_f64(),
+    ),
     ("tenure_store_oldest_wait_seconds", "For how long the oldest waiter has waited.", |group| {
         group.oldest_wait.as_secs_f64()
     }),
@@ -54,7 +59,11 @@ impl Page {
                 self.sample(name, &[("prefix", prefix), ("kind", kind)], value(group));
             }
         }
-        self.single("tenure_store_unreadable_locks", "Locks that the store cannot read.", survey.unreadable);
+        self.single(
+            "tenure_store_unreadable_locks",
+            "Locks that the store cannot read.",
+            survey.unreadable,
+        );
         let meaning = "Whether there are more locks than were read: see --limit.";
         self.single("tenure_store_truncated", meaning, u8::from(survey.is_truncated));
     }
@@ -62,10 +71,17 @@ impl Page {
     fn health(&mut self, survey: &Survey) {
         let meaning = "How long it took to read the locks.";
         self.single("tenure_store_read_seconds", meaning, survey.time.as_secs_f64());
-        self.family("tenure_store_link_up", "Whether a connection of the exporter to the store is up.");
+        self.family(
+            "tenure_store_link_up",
+            "Whether a connection of the exporter to the store is up.",
+        );
         for link in &survey.links {
             let node = link.node.as_deref().unwrap_or_default();
-            self.sample("tenure_store_link_up", &[("link", link.link), ("node", node)], u8::from(link.is_up));
+            self.sample(
+                "tenure_store_link_up",
+                &[("link", link.link), ("node", node)],
+                u8::from(link.is_up),
+            );
         }
     }
 
@@ -81,7 +97,8 @@ impl Page {
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         let labels: Vec<_> =
             labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let labels =
+            if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         self.0 += &format!("{name}{labels} {value}\n");
     }
 }

@@ -33,7 +33,11 @@ pub(super) struct Group {
 }
 
 impl Survey {
-    pub(super) async fn of(tenure: &Tenure, prefixes: &[String], limit: usize) -> Result<Self, Error> {
+    pub(super) async fn of(
+        tenure: &Tenure,
+        prefixes: &[String],
+        limit: usize,
+    ) -> Result<Self, Error> {
         let started = Instant::now();
         let mut locks = tenure.list("", limit.saturating_add(1)).await?;
         let is_truncated = locks.len() > limit;

@@ -11,6 +11,7 @@ use super::arrival::on_arrival;
 use super::attempt::{Attempt, Caller, Sending, answer_cancelled};
 use super::effect::Sent;
 use super::errors::closed;
+use super::holds::Leaving;
 use crate::clock;
 use crate::core::fence::Fence;
 use crate::core::lease::Lease;
@@ -30,6 +31,14 @@ impl Quorum {
         answers.pop().expect("there is an answer for each request")
     }
 
+    /// Asks the nodes for a lock that this client does not hold any more.
+    pub(super) fn ask_nodes(self: &Arc<Self>, request: AcquireRequest) -> Answer<Acquired> {
+        let (caller, answer) = oneshot::channel();
+        let (attempt, sending) = self.enlist(request, caller);
+        self.send(&attempt, sending);
+        Answer::later(async { answer.await.unwrap_or_else(|_| Err(closed())) })
+    }
+
     /// Sends requests, in one trip to each node.
     pub(super) fn acquire_all(
         self: &Arc<Self>,
@@ -41,6 +50,10 @@ impl Quorum {
         for request in requests {
             if let Err(error) = self.check_lease(request.lease, request.shape.kind()) {
                 answers.push(Answer::now(Err(error)));
+                continue;
+            }
+            if let Some(answer) = self.reenter(&request) {
+                answers.push(answer);
                 continue;
             }
             let (caller, answer) = oneshot::channel();
@@ -110,7 +123,7 @@ impl Quorum {
 
     /// Ends the entry at a node that may have it.
     pub(super) fn end_at(&self, node: usize, attempt: &Attempt) {
-        let (name, entry) = (attempt.request.name.clone(), attempt.request.entry);
+        let (name, entry) = (attempt.request.name.clone(), attempt.entry_at(node));
         self.nodes[node].end(CancelRequest { name, entry }, self.over(&attempt.request));
     }
 
@@ -123,10 +136,14 @@ impl Quorum {
     pub(super) fn cancel(self: &Arc<Self>, request: CancelRequest) -> Answer<()> {
         let key = (request.name.clone(), request.entry);
         let attempt = lock(&self.attempts).remove(&key);
-        if let Some(attempt) = attempt {
+        if let Some(attempt) = &attempt {
             answer_cancelled(attempt.end());
         }
-        self.holds.remove(&request.name, request.entry);
+        let attempt = match self.holds.leave(&request.name, request.entry) {
+            Leaving::Counted { .. } => return Answer::now(Ok(())),
+            Leaving::AtNodes(held) => Some(held),
+            Leaving::Unknown => attempt,
+        };
         let (done, answer) = oneshot::channel();
         let counting = Arc::new(Mutex::new(Counting {
             confirmed: 0,
@@ -135,7 +152,9 @@ impl Quorum {
         }));
         let until = clock::now() + self.longest * 2 + UNASKED;
         for (node, it) in self.nodes.iter().enumerate() {
-            let (quorum, counting, request) = (self.clone(), counting.clone(), request.clone());
+            let (quorum, counting) = (self.clone(), counting.clone());
+            let entry = attempt.as_ref().map_or(request.entry, |attempt| attempt.entry_at(node));
+            let request = CancelRequest { name: request.name.clone(), entry };
             on_arrival(it.engine().cancel(request.clone()), move |result| {
                 if result.is_err() {
                     quorum.nodes[node].leave_behind(request.name, request.entry, until);

@@ -19,7 +19,7 @@ use crate::core::quorum::{Candidate, Claim, Confirmation, Hold, Size, Verdict};
 use crate::core::shape::Kind;
 use crate::engine::{AcquireRequest, Acquired, Grant, Proposal, Standing};
 use crate::error::StoreError;
-use crate::owner::unique_number;
+use crate::owner::{Entry, unique_number};
 use crate::sync::lock;
 
 /// How long a candidate keeps a minority before it gives it back, and how long one that does not wait pauses before
@@ -52,6 +52,9 @@ pub(super) struct State {
     pub(super) last_round: u32,
     /// The number of the last request to each node.
     pub(super) rounds: Vec<u32>,
+    /// The number of the entry at each node: another one after each time that the node was to end it. A cancel that arrives
+    /// late, on a connection that was given up, then ends nothing (I1).
+    pub(super) entries: Vec<u64>,
     pub(super) errors: Vec<Option<StoreError>>,
     pub(super) refusal: Option<Acquired>,
     pub(super) commit: Option<Commit>,
@@ -100,6 +103,7 @@ impl Attempt {
             callers: Vec::new(),
             last_round: 0,
             rounds: vec![0; size.nodes()],
+            entries: vec![request.entry.number; size.nodes()],
             errors: vec![None; size.nodes()],
             refusal: None,
             commit: None,
@@ -115,6 +119,16 @@ impl Attempt {
     /// each other.
     pub(super) fn is_movable(&self) -> bool {
         !matches!(self.request.shape.kind(), Kind::Latch | Kind::Barrier)
+    }
+
+    /// The entry, as a node knows it.
+    pub(super) fn entry_at(&self, node: usize) -> Entry {
+        Entry { owner: self.request.entry.owner, number: lock(&self.state).entries[node] }
+    }
+
+    /// Whether a node is known to hold it.
+    pub(super) fn is_held_at(&self, node: usize) -> bool {
+        lock(&self.state).candidate.is_held_at(node)
     }
 
     /// A count of a latch stays, whatever becomes of its answer (I6).
@@ -149,14 +163,18 @@ impl Attempt {
         let mut sending = Vec::with_capacity(nodes.len());
         for &node in nodes {
             state.rounds[node] = state.last_round;
-            if quorum.nodes[node].is_ending(&self.request.name, self.request.entry) {
-                state.candidate.answer(node, Claim::Silent { is_unknown: true });
-                let why = "it has not confirmed that the last attempt ended";
-                state.errors[node] = Some(StoreError::unknown(why));
-                continue;
+            if quorum.nodes[node].may_end(&self.request.name, state.entry(self, node)) {
+                if !self.is_movable() {
+                    state.candidate.answer(node, Claim::Silent { is_unknown: true });
+                    let why = "it has not confirmed that the last attempt ended";
+                    state.errors[node] = Some(StoreError::unknown(why));
+                    continue;
+                }
+                state.renumber(self, node);
             }
             state.candidate.ask(node, sent);
-            let request = AcquireRequest { proposal, ..self.request.clone() };
+            let entry = state.entry(self, node);
+            let request = AcquireRequest { entry, proposal, ..self.request.clone() };
             sending.push(Sending { node, round: state.last_round, sent, request });
         }
         sending
@@ -301,6 +319,22 @@ impl Attempt {
             |node: &usize| matches!(state.candidate.claim(*node), Claim::Outdated { .. });
         let nodes: Vec<_> = (0..state.rounds.len()).filter(is_outdated).collect();
         Effect::Send(self.send_to(quorum, state, &nodes))
+    }
+}
+
+impl State {
+    fn entry(&self, attempt: &Attempt, node: usize) -> Entry {
+        Entry { owner: attempt.request.entry.owner, number: self.entries[node] }
+    }
+
+    /// The node is to end the entry: the next request has another one. Returns the one that ends. A party of a barrier would
+    /// arrive a second time under another number.
+    pub(super) fn renumber(&mut self, attempt: &Attempt, node: usize) -> Entry {
+        let before = self.entry(attempt, node);
+        if attempt.is_movable() {
+            self.entries[node] = unique_number();
+        }
+        before
     }
 }
 

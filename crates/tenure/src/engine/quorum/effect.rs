@@ -11,6 +11,7 @@ use crate::core::moment::Moment;
 use crate::engine::{Acquired, Answer, CancelRequest, Grant, Renewal, Standing, Wakeup};
 use crate::error::StoreError;
 use crate::foreign;
+use crate::owner::Entry;
 use crate::sync::lock;
 
 /// A request that was sent to a node.
@@ -44,7 +45,8 @@ pub(super) enum Effect {
     },
     /// Nodes take the entry back; it is asked for again after a pause.
     GiveBack {
-        nodes: Vec<usize>,
+        /// With the entry that each of them has.
+        nodes: Vec<(usize, Entry)>,
         pause: Duration,
     },
     /// All nodes that hold it store this fence.
@@ -148,8 +150,13 @@ impl Quorum {
         answer(callers, &Ok(Acquired::Granted(grant)));
     }
 
-    fn give_back(self: &Arc<Self>, attempt: &Arc<Attempt>, node: usize, delay: Duration) {
-        let (name, entry) = (attempt.request.name.clone(), attempt.request.entry);
+    fn give_back(
+        self: &Arc<Self>,
+        attempt: &Arc<Attempt>,
+        (node, entry): (usize, Entry),
+        delay: Duration,
+    ) {
+        let name = attempt.request.name.clone();
         let (quorum, attempt) = (self.clone(), attempt.clone());
         let until = self.over(&attempt.request);
         let request = CancelRequest { name: name.clone(), entry };

@@ -7,7 +7,7 @@
 //! - [`arrival`]: answers are counted by the thread that delivers them.
 //! - [`attempt`]: one entry that wants a lock, until it is granted, refused or cancelled; [`vote`]: an answer, as a
 //!   vote; [`committing`] and [`regrouping`]: different fences, and too few nodes; [`effect`]: what it does next.
-//! - [`acquiring`], [`renewing`], [`releasing`]: the operations; [`holds`]: what this client holds; [`counts`]: counts of
+//! - [`acquiring`], [`renewing`], [`releasing`]: the operations; [`holds`]: what this client holds, and [`reentry`] into it; [`counts`]: counts of
 //!   latches that nodes have missed.
 //! - [`wakeups`]: hand-overs by the nodes.
 //! - [`connecting`]: from a URL to nodes; [`admission`]: which of them may vote; [`supervising`]: looks after each;
@@ -33,6 +33,7 @@ mod inspecting;
 mod marking;
 mod merging;
 mod node;
+mod reentry;
 mod regrouping;
 mod releasing;
 mod renewing;
@@ -61,16 +62,21 @@ use super::{
     ForceRequest, Health, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal,
     Renewed, Wakeup,
 };
+use crate::clock;
+use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::core::quorum::{Proposals, Size};
 use crate::error::{Error, StoreError};
 use crate::info::LockInfo;
-use crate::owner::Entry;
+use crate::owner::{Entry, Owner};
 use crate::sync::lock;
 use crate::{foreign, thread};
 
 /// The lease of a hand-over until its first renewal, as with one server.
 const CLAIM: Duration = Duration::from_secs(3);
+
+/// How late a message about a hand-over may come, beyond the leases.
+const LATE_MESSAGE: Duration = Duration::from_secs(60);
 
 /// How often nodes are reminded of entries that have ended.
 const CLEAN_UP_EVERY: Duration = Duration::from_secs(1);
@@ -95,6 +101,8 @@ struct Quorum {
     attempts: Mutex<HashMap<(LockName, Entry), Arc<Attempt>>>,
     holds: Holds,
     counts: Arc<Counts>,
+    /// Holds that were detached, and until when a message about one of them may come.
+    detached: Mutex<HashMap<(LockName, Owner), Moment>>,
     proposals: Mutex<Proposals>,
     listener: Mutex<Option<Weak<dyn Listener>>>,
     io: Handle,
@@ -137,6 +145,7 @@ impl QuorumEngine {
             attempts: Mutex::default(),
             holds: Holds::default(),
             counts: Arc::default(),
+            detached: Mutex::default(),
             proposals: Mutex::default(),
             listener: Mutex::default(),
             io,
@@ -165,6 +174,19 @@ async fn pause(time: Duration) {
 }
 
 impl Quorum {
+    /// A hold now belongs to the process that has its handle.
+    fn note_detached(&self, name: &LockName, owner: Owner) {
+        let (now, mut detached) = (clock::now(), lock(&self.detached));
+        detached.retain(|_, until| *until > now);
+        detached.insert((name.clone(), owner), now + self.longest * 2 + LATE_MESSAGE);
+    }
+
+    /// Whether a hold of this client was detached, not long ago.
+    fn is_detached(&self, name: &LockName, owner: Owner) -> bool {
+        let detached = lock(&self.detached);
+        !detached.is_empty() && detached.contains_key(&(name.clone(), owner))
+    }
+
     fn wake(&self, wakeup: Wakeup) {
         let listener = lock(&self.listener).clone();
         if let Some(listener) = listener.and_then(|listener| listener.upgrade()) {
@@ -205,7 +227,13 @@ impl Engine for QuorumEngine {
     }
 
     fn detach(&self, name: &LockName, owner: crate::Owner) -> Result<(), StoreError> {
-        self.quorum.holds.forget(name, owner);
+        if !self.quorum.holds.forget(name, owner) {
+            return Err(StoreError::refused(
+                "on a quorum the entries of one owner are counted by its client, so that one of several cannot be detached: \
+                 release the others first, and detach the guard that was acquired first",
+            ));
+        }
+        self.quorum.note_detached(name, owner);
         self.quorum.nodes.iter().try_for_each(|node| node.engine().detach(name, owner))
     }
 

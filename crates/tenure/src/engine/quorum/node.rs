@@ -40,6 +40,8 @@ pub(super) struct Node {
     /// How far its calendar was ahead of our clock when it was looked at last.
     calendar: Mutex<Option<Calendar>>,
     left: Mutex<HashMap<(LockName, Entry), Left>>,
+    /// More was left behind than is remembered, so that any end may still come.
+    has_forgotten: AtomicBool,
 }
 
 /// The engine of a node.
@@ -58,7 +60,11 @@ struct Left {
     keep: u32,
     /// By then it has ended by itself.
     until: Moment,
+    /// The permits stay occupied until then, although it has ended.
+    lingers_until: Option<Moment>,
     is_in_flight: bool,
+    /// The node has confirmed the end. Another copy of the request may still arrive, on a connection that was given up.
+    is_done: bool,
 }
 
 impl Node {
@@ -76,6 +82,7 @@ impl Node {
             reliability: Mutex::default(),
             calendar: Mutex::default(),
             left: Mutex::default(),
+            has_forgotten: AtomicBool::new(false),
         }
     }
 
@@ -165,16 +172,31 @@ impl Node {
         step.into_iter().for_each(telemetry::clock_stepped);
     }
 
-    /// Whether the node may still perform an end of this entry that was sent before. Then a new grant of the same entry
-    /// would not last, and does not count.
-    pub(super) fn is_ending(&self, name: &LockName, entry: Entry) -> bool {
+    /// Whether the node may still perform an end of this entry that was sent before, although it has confirmed it: then a
+    /// new grant of the same entry might not last.
+    pub(super) fn may_end(&self, name: &LockName, entry: Entry) -> bool {
         let left = lock(&self.left);
-        !left.is_empty() && left.contains_key(&(name.clone(), entry))
+        self.has_forgotten.load(Ordering::Relaxed)
+            || !left.is_empty() && left.contains_key(&(name.clone(), entry))
     }
 
     /// The node has not confirmed the end of an entry: it is asked again later.
     pub(super) fn leave_behind(&self, name: LockName, entry: Entry, until: Moment) {
         self.leave_behind_but(0, name, entry, until);
+    }
+
+    /// The same for an entry whose permits stay occupied for some time.
+    pub(super) fn leave_lingering(
+        &self,
+        name: LockName,
+        entry: Entry,
+        lingers_until: Moment,
+        until: Moment,
+    ) {
+        self.leave_behind_but(0, name.clone(), entry, until.max(lingers_until));
+        if let Some(it) = lock(&self.left).get_mut(&(name, entry)) {
+            it.lingers_until = Some(lingers_until);
+        }
     }
 
     /// The same for an entry that keeps so many permits: the others are given back later.
@@ -184,7 +206,11 @@ impl Node {
         // What has ended keeps nothing, whatever was sent before.
         let keep = left.get(&key).map_or(keep, |it| it.keep.min(keep));
         if left.len() < MOST_LEFT {
-            left.insert(key, Left { keep, until, is_in_flight: false });
+            let new =
+                Left { keep, until, lingers_until: None, is_in_flight: false, is_done: false };
+            left.insert(key, new);
+        } else {
+            self.has_forgotten.store(true, Ordering::Relaxed);
         }
     }
 
@@ -204,34 +230,36 @@ impl Node {
         let now = clock::now();
         let mut left = lock(&self.left);
         left.retain(|_, it| it.until > now);
-        let due = left.iter_mut().filter(|(_, it)| !it.is_in_flight).take(RESENT);
+        if left.is_empty() {
+            self.has_forgotten.store(false, Ordering::Relaxed);
+        }
+        let due = left.iter_mut().filter(|(_, it)| !it.is_in_flight && !it.is_done).take(RESENT);
         let due: Vec<_> = due
             .map(|(key, it)| {
                 it.is_in_flight = true;
-                (key.clone(), it.keep)
+                (key.clone(), *it)
             })
             .collect();
         drop(left);
-        for (key, keep) in due {
+        for (key, sent) in due {
             let node = self.clone();
-            on_arrival(self.remind(key.clone(), keep), move |result| {
-                let mut left = lock(&node.left);
-                // It may have ended meanwhile, which the node does not know.
-                let is_done = result.is_ok() && left.get(&key).is_some_and(|it| it.keep == keep);
-                if is_done {
-                    left.remove(&key);
-                } else {
-                    left.entry(key).and_modify(|it| it.is_in_flight = false);
+            on_arrival(self.remind(key.clone(), sent, now), move |result| {
+                if let Some(it) = lock(&node.left).get_mut(&key) {
+                    it.is_in_flight = false;
+                    // It may have ended meanwhile, which the node does not know.
+                    it.is_done = result.is_ok() && it.keep == sent.keep;
                 }
             });
         }
     }
 
-    fn remind(&self, (name, entry): (LockName, Entry), keep: u32) -> Answer<()> {
-        if keep == 0 {
+    fn remind(&self, (name, entry): (LockName, Entry), left: Left, now: Moment) -> Answer<()> {
+        let linger = left.lingers_until.map_or(Duration::ZERO, |until| until.since(now));
+        if left.keep == 0 && linger.is_zero() {
             return self.engine().cancel(CancelRequest { name, entry });
         }
-        let request = ReleaseRequest { keep, ..ReleaseRequest::new(name, entry) };
+        let request =
+            ReleaseRequest { keep: left.keep, linger, ..ReleaseRequest::new(name, entry) };
         let answer = self.engine().release(request);
         Answer::later(async { answer.await.map(drop) })
     }

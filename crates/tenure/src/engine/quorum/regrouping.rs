@@ -16,12 +16,14 @@ impl Attempt {
     /// Gives back the nodes that hold it, because they are too few.
     pub(super) fn give_back(&self, state: &mut State) -> Effect {
         let nodes = state.candidate.minority(clock::now());
-        for &node in &nodes {
+        let give_back = |node: usize| {
             state.candidate.give_back(node);
             state.giving_back |= 1 << node;
             // What it may still answer is about the entry that is given back.
             state.rounds[node] = 0;
-        }
+            (node, state.renumber(self, node))
+        };
+        let nodes: Vec<_> = nodes.into_iter().map(give_back).collect();
         let is_asking = state.phase == Phase::Asking;
         if nodes.is_empty() {
             // What it held has ended meanwhile. No node will answer: its caller must not wait for one (I7).

@@ -8,6 +8,7 @@ use super::Quorum;
 use super::arrival::on_arrival;
 use super::attempt::answer_cancelled;
 use super::errors::closed;
+use super::holds::Leaving;
 use crate::clock;
 use crate::core::moment::Moment;
 use crate::core::quorum::{End, Ended, Ending};
@@ -35,9 +36,20 @@ impl Quorum {
             answer_cancelled(attempt.end());
         }
         let attempt = match request.keep {
-            0 => self.holds.remove(&request.name, request.entry),
+            0 => match self.holds.leave(&request.name, request.entry) {
+                Leaving::AtNodes(attempt) => Some(attempt),
+                Leaving::Counted { remaining } => {
+                    return Answer::now(Ok(ReleaseOutcome::Released { remaining }));
+                }
+                Leaving::Unknown => None,
+            },
             keep => self.holds.keep(&request.name, request.entry, keep),
         };
+        let entry_at = |node| match &attempt {
+            Some(attempt) => attempt.entry_at(node),
+            None => request.entry,
+        };
+        let entries: Vec<_> = (0..self.nodes.len()).map(entry_at).collect();
         let ended = attempt.iter().filter(|_| request.keep == 0);
         ended.for_each(|attempt| answer_cancelled(attempt.end()));
         let (known, needed) = match &attempt {
@@ -57,6 +69,7 @@ impl Quorum {
             done: Some(done),
         }));
         for (node, is_known) in known.into_iter().enumerate() {
+            let request = ReleaseRequest { entry: entries[node], ..request.clone() };
             if is_known || !request.linger.is_zero() {
                 self.release_at(node, &request, &releasing);
             } else {
@@ -73,10 +86,14 @@ impl Quorum {
         releasing: &Arc<Mutex<Releasing>>,
     ) {
         let (quorum, releasing) = (self.clone(), releasing.clone());
-        let (name, entry, keep) = (request.name.clone(), request.entry, request.keep);
+        let ReleaseRequest { name, entry, keep, linger, .. } = request.clone();
+        let lingers_until = clock::now() + linger;
         on_arrival(self.nodes[node].engine().release(request.clone()), move |result| {
-            if result.is_err() {
+            if result.is_err() && linger.is_zero() {
                 quorum.nodes[node].leave_behind_but(keep, name, entry, quorum.forgotten_at());
+            } else if result.is_err() {
+                let until = quorum.forgotten_at();
+                quorum.nodes[node].leave_lingering(name, entry, lingers_until, until);
             }
             quorum.count_release(
                 &releasing,

@@ -6,14 +6,15 @@ use tokio::sync::oneshot;
 
 use super::Quorum;
 use super::arrival::on_arrival;
+use super::attempt::Attempt;
 use super::errors::closed;
 use super::vote::ack;
 use crate::clock;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
-use crate::core::quorum::{Claim, Confirmation, Confirmed, Hold};
+use crate::core::quorum::{Ack, Claim, Confirmation, Confirmed, Hold};
 use crate::core::shape::{Kind, Shape};
-use crate::engine::{Acquired, Answer, Renewal, Renewed};
+use crate::engine::{AcquireRequest, Acquired, Answer, Renewal, Renewed};
 use crate::error::StoreError;
 use crate::foreign;
 use crate::info::LockInfo;
@@ -74,15 +75,14 @@ impl Quorum {
     }
 
     fn confirmation(&self, renewal: &Renewal, sent: Moment) -> Confirmation {
-        let attempt = self.holds.attempt_of(&renewal.name, renewal.owner);
-        let needed =
-            attempt.map_or(self.size.majority(), |attempt| lock(&attempt.state).candidate.needed());
-        Confirmation::new(self.size, needed, sent)
+        let attempts = self.holds.attempts_of(&renewal.name, renewal.owner);
+        let needed = attempts.iter().map(|attempt| lock(&attempt.state).candidate.needed()).max();
+        Confirmation::new(self.size, needed.unwrap_or(self.size.majority()), sent)
     }
 
     /// Whether this client has a hold only by its handle, which does not say what kind of lock it is.
     fn is_handle(&self, renewal: &Renewal) -> bool {
-        self.holds.attempt_of(&renewal.name, renewal.owner).is_none()
+        self.holds.attempts_of(&renewal.name, renewal.owner).is_empty()
     }
 
     /// Asks the nodes how many of them a renewal needs: a semaphore needs more than a majority (I1).
@@ -127,10 +127,27 @@ impl Quorum {
             if let Err(error) = &result {
                 self.nodes[node].note_error(error);
             }
-            all.confirmations[at].note(node, ack(&result));
+            let ack = self.ack(node, &all.renewals[at], &result);
+            all.confirmations[at].note(node, ack);
             all.errors[at][node] = result.err();
         }
         self.finish_renewals(all);
+    }
+
+    /// What a node's answer to a renewal counts as. A node that extends the lease of the owner, but is not known to have all
+    /// its entries, may be about to end what it has (I1): it is repaired, and counts then.
+    fn ack(&self, node: usize, renewal: &Renewal, result: &Result<Renewed, StoreError>) -> Ack {
+        let attempts = self.holds.attempts_of(&renewal.name, renewal.owner);
+        match ack(result) {
+            Ack::NotHeld => {
+                attempts.iter().for_each(|it| lock(&it.state).candidate.give_back(node));
+                Ack::NotHeld
+            }
+            Ack::Extended if !attempts.iter().all(|attempt| attempt.is_held_at(node)) => {
+                Ack::NotHeld
+            }
+            ack => ack,
+        }
     }
 
     /// Reports the outcomes once all are decided, and repairs nodes.
@@ -147,14 +164,16 @@ impl Quorum {
 
     /// Gives a hold back to a node that lost it, for as long as a majority has proved it.
     fn repair(self: &Arc<Self>, node: usize, renewal: &Renewal, lease: crate::Lease) {
-        let Some((attempt, mut request)) = self.holds.repair(&renewal.name, renewal.owner) else {
-            return;
-        };
-        request.lease = lease;
+        for (attempt, request) in self.holds.repairs(&renewal.name, renewal.owner, node) {
+            self.repair_with(node, attempt, AcquireRequest { lease, ..request });
+        }
+    }
+
+    fn repair_with(self: &Arc<Self>, node: usize, attempt: Arc<Attempt>, request: AcquireRequest) {
         let sent = clock::now();
         let answer = self.nodes[node].engine().acquire(request.clone());
         // If it was released meanwhile, or has given back permits, the node must not get them after that.
-        match self.holds.permits(&request.name, request.entry) {
+        match self.holds.permits(&attempt) {
             None => self.end_at(node, &attempt),
             Some(keep) if keep < request.shape.permits() => {
                 let (name, entry) = (request.name.clone(), request.entry);

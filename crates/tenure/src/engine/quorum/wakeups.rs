@@ -31,9 +31,9 @@ impl Listener for NodeListener {
             Wakeup::Granted { name, entry, grant } => quorum.handed_over(node, name, entry, grant),
             Wakeup::Lost { name, owner } => quorum.taken_away(node, name, owner),
             Wakeup::Sooner { name, entry } => {
-                let attempt = lock(&quorum.attempts).get(&(name.clone(), entry)).cloned();
-                if attempt.is_some_and(|attempt| attempt.will_be_sooner(&quorum, node)) {
-                    quorum.wake(Wakeup::Sooner { name, entry });
+                let attempt = quorum.waiting_at(node, &name, entry);
+                if let Some(attempt) = attempt.filter(|it| it.will_be_sooner(&quorum, node)) {
+                    quorum.wake(Wakeup::Sooner { name, entry: attempt.request.entry });
                 }
             }
             Wakeup::Missed | Wakeup::MissedIn(_) => quorum.wake(Wakeup::Missed),
@@ -59,14 +59,30 @@ impl Quorum {
         }
     }
 
+    /// The attempt that waits under this entry at a node.
+    fn waiting_at(&self, node: usize, name: &LockName, entry: Entry) -> Option<Arc<Attempt>> {
+        let attempts = lock(&self.attempts);
+        let is_it = |attempt: &&Arc<Attempt>| attempt.entry_at(node) == entry;
+        let usual = attempts.get(&(name.clone(), entry));
+        // Another number is used after the node was to end an earlier one.
+        let others = || {
+            let of_owner =
+                |(of, other): &&(LockName, Entry)| of == name && other.owner == entry.owner;
+            attempts.keys().filter(of_owner).filter_map(|key| attempts.get(key)).find(is_it)
+        };
+        usual.filter(is_it).or_else(others).cloned()
+    }
+
     fn handed_over(self: &Arc<Self>, node: usize, name: LockName, entry: Entry, grant: Grant) {
-        let waiting = lock(&self.attempts).get(&(name.clone(), entry)).cloned();
-        let attempt = waiting.or_else(|| self.holds.attempt(&name, entry));
+        let waiting = self.waiting_at(node, &name, entry);
+        let attempt = waiting.or_else(|| self.holds.attempt_at(node, &name, entry));
         match attempt {
             Some(attempt) => {
                 let effect = attempt.handed_over(self, node, grant);
                 self.perform(&attempt, effect);
             }
+            // The process with its handle has it, and this message is late.
+            None if self.is_detached(&name, entry.owner) => {}
             // It is not wanted any more: it passes to the next.
             None => {
                 let until = clock::now() + self.longest * 2;

@@ -21,7 +21,7 @@ local LONG_LEASE = 60000
 -- In ms: a renewal sets the expiry of the key this much later than it must be.
 local RENEWAL_SLACK = 100000
 -- How many waiters a new one with a proposal is placed before at most (core/queue.rs).
-local MAX_OVERTAKEN = 64
+local MAX_OVERTAKEN = 900
 -- In µs: how far a proposal may be ahead of the clock, and behind it (core/proposal.rs).
 local MAX_AHEAD_OF_CLOCK = 60 * 1000000
 local MAX_BEHIND_CLOCK = 30 * 1000000

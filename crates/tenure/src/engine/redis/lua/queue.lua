@@ -73,7 +73,7 @@ local function overtaken(lock, proposal, owner)
       end
       found[#found + 1] = waiter or nil
     end
-    to, size = from - 1, math.min(size * 2, MAX_OVERTAKEN)
+    to, size = from - 1, math.min(size * 2, CHUNK)
   end
   return found
 end
