@@ -57,10 +57,23 @@ pub(crate) async fn lasting<F>(start: impl Fn() -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    while let Err(ended) = tokio::spawn(start()).await
-        && ended.is_panic()
-    {
-        rest().await;
+    loop {
+        let mut task = EndsWith(tokio::spawn(start()));
+        match (&mut task.0).await {
+            Err(ended) if ended.is_panic() => rest().await,
+            _ => return,
+        }
+    }
+}
+
+/// A task that ends with the one that has started it: a connection of a server that was left would stay open.
+#[cfg(feature = "redis")]
+struct EndsWith(tokio::task::JoinHandle<()>);
+
+#[cfg(feature = "redis")]
+impl Drop for EndsWith {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -11,6 +11,7 @@ mod quorum {
 
     mod clocks;
     mod data_loss;
+    mod entries;
     mod failures;
     pub(crate) mod independence;
     mod kinds;

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use tenure_testkit::resp::Reply;
 use tenure_testkit::{Clock, Flavor, Proxy, Server};
 
-use super::fixture::{LONGEST, Nodes, acquire, client, now, proxied, server, until_well, url};
+use super::fixture::{
+    LONG, LONGEST, Nodes, acquire, client, now, proxied, server, until, until_well, url,
+};
 use super::independence::assert_excluded;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -105,4 +108,47 @@ async fn locks_work_while_the_clock_of_one_node_is_wrong() {
         set();
     }
     acquire(&nodes.client().await, "x").await.release().await.unwrap();
+}
+
+/// I1: the clock was set forward and back again. A client that asked meanwhile has noticed it, and noted it at the node; others
+/// could not see it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_is_over_is_known_to_others() {
+    if Flavor::Redis.is_left_out() {
+        return;
+    }
+    let (nodes, clock) = with_clock().await;
+    let (holder, proxies) = nodes.distant_client().await;
+    let (asking, idle) = (nodes.client().await, nodes.client().await);
+    acquire(&asking, "y").await.release().await.unwrap();
+    proxies[2].refuse(true);
+    proxies[2].cut();
+    let guard = acquire(&holder, "x").await;
+    clock.set_ahead(MINUTE);
+    // It ends the lease at this node.
+    let _ = asking.lock("x").try_acquire().await;
+    let note =
+        || nodes.0[0].connect().unwrap().command(&["EXISTS", "tenure:quorum:clock"]).unwrap();
+    until("it is noted", async || note() == Reply::Integer(1)).await;
+    clock.set_ahead(Duration::ZERO);
+    assert_excluded(&nodes.client().await, &guard).await;
+    assert_excluded(&idle, &guard).await;
+}
+
+/// I1: a clock is behind for a while. Leases that are extended meanwhile end early when it is set right, so they do not count.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_clock_is_behind_extends_no_lease() {
+    if Flavor::Redis.is_left_out() {
+        return;
+    }
+    let (nodes, clock) = with_clock().await;
+    let (holder, proxies) = nodes.distant_client().await;
+    proxies[2].refuse(true);
+    proxies[2].cut();
+    let guard = acquire(&holder, "x").await;
+    clock.set_back(MINUTE);
+    tokio::time::timeout(LONG, guard.lost()).await.expect("one of three nodes extends it");
+    // With the third one there is a majority without it.
+    proxies[2].refuse(false);
+    acquire(&holder, "x").await.release().await.unwrap();
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::engine::{AcquireRequest, Acquired, Engine, RedisEngine};
+use tenure::engine::{AcquireRequest, Acquired, Engine, QuorumEngine, RedisEngine};
 use tenure::{About, Entry, Error, Lease, LockName, Owner, Shape};
 use tenure_testkit::resp::Reply;
 use tenure_testkit::{Clock, Flavor, Server};
@@ -116,4 +116,46 @@ async fn the_clock_of_a_node_does_not_shorten_its_quarantine() {
     assert_excluded(&nodes.client().await, &guard).await;
     let marker = nodes.0[0].connect().unwrap().command(&["EXISTS", "tenure:quorum"]).unwrap();
     assert_eq!(marker, Reply::Integer(0));
+}
+
+/// All nodes were restarted, with all their data, and waited for each other for ever: none of them voted, so none counted the time
+/// of the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_of_all_nodes_ends_with_the_quarantine() {
+    let start = || {
+        let builder = Server::builder().flavor(Flavor::Redis).on_port();
+        builder.arg("--appendonly", "yes").arg("--appendfsync", "always").start()
+    };
+    if Flavor::Redis.is_left_out() {
+        return;
+    }
+    let mut nodes = Nodes((0..3).map(|_| start()).collect());
+    nodes.mark(false).await;
+    let tenure = nodes.client().await;
+    acquire(&tenure, "x").await.release().await.unwrap();
+    nodes.0.iter_mut().for_each(Server::restart);
+    let refused = tenure.lock("x").acquire().await.unwrap_err();
+    assert!(matches!(refused, Error::Unreachable { .. } | Error::Unknown { .. }), "{refused}");
+    let again = async || tenure.lock("x").try_acquire().await.is_ok();
+    until("they vote again", again).await;
+    // A client that connects then is admitted, too.
+    acquire(&nodes.client().await, "x").await.release().await.unwrap();
+}
+
+/// A node with another policy removed the lock, and kept the marker, so that it granted the lock again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_may_remove_locks_does_not_vote() {
+    let nodes = Nodes::start(3).await;
+    let (holder, proxies) = nodes.distant_client().await;
+    proxies[2].refuse(true);
+    proxies[2].cut();
+    let guard = acquire(&holder, "x").await;
+    let mut node = nodes.0[0].connect().unwrap();
+    let policy = |policy| ["CONFIG", "SET", "maxmemory-policy", policy];
+    node.command(&policy("volatile-ttl")).unwrap();
+    assert_excluded(&nodes.client().await, &guard).await;
+    let new = Nodes(vec![server(), server(), server()]);
+    new.0[1].connect().unwrap().command(&policy("allkeys-lru")).unwrap();
+    let refused = QuorumEngine::mark_nodes(&new.url(), None, false).await.unwrap_err().to_string();
+    assert!(refused.contains("set it to `noeviction`"), "{refused}");
 }

@@ -103,3 +103,17 @@ async fn copy_data(from: &Server, to: &Server) {
     .await;
     replica.command(&["REPLICAOF", "NO", "ONE"]).unwrap();
 }
+
+/// I1: an address leads to a new server, and the connections that are open stay where they are. The new one votes after the
+/// quarantine; the old one must not do so any more by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_address_leads_elsewhere_does_not_vote() {
+    let nodes = Nodes::start(3).await;
+    let (tenure, proxies) = nodes.distant_client().await;
+    acquire(&tenure, "x").await.release().await.unwrap();
+    let other = server();
+    proxies[2].forward_to(&other);
+    until("it is expelled", async || says(&tenure, "it has lost its data").await).await;
+    until("the old server is left", async || proxies[2].connections() == 0).await;
+    acquire(&tenure, "x").await.release().await.unwrap();
+}

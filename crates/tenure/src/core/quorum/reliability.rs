@@ -4,8 +4,8 @@
 //! node must not grant until all leases that it had granted before would have ended. A client that has seen the clock
 //! before notices the step; a client that has not compares the calendars of the nodes, which then disagree.
 //!
-//! A clock that was set back ends no lease early. And a renewal is answered by what the node has now: it counts, whatever
-//! became of the clock.
+//! A clock that was set back ends no lease early, until it is set right: so what a node extends while its clock is behind does
+//! not count. Otherwise a renewal is answered by what the node has now: it counts, whatever became of the clock.
 
 use std::time::Duration;
 
@@ -73,6 +73,12 @@ impl Calendar {
         Self { least: ahead_of(received), most: ahead_of(sent) }
     }
 
+    /// How far it is certainly behind another one.
+    fn behind(&self, other: &Self) -> Duration {
+        let gap = (other.least - self.most).max(0);
+        Duration::from_micros(u64::try_from(gap).unwrap_or(u64::MAX))
+    }
+
     /// How far it is certainly from another one.
     pub(crate) fn distance(&self, other: &Self) -> Duration {
         let gap = (self.least - other.most).max(other.least - self.most).max(0);
@@ -93,6 +99,13 @@ pub(crate) fn deviating(calendars: &[Option<Calendar>]) -> Vec<usize> {
     };
     let nodes = calendars.iter().enumerate();
     nodes.filter_map(|(node, own)| own.as_ref().is_some_and(deviates).then_some(node)).collect()
+}
+
+/// Whether a node's calendar is behind that of another one. If it deviates, too, it may be set forward at any moment, and leases
+/// that were extended until then would end early.
+pub(crate) fn is_behind(calendars: &[Option<Calendar>], node: usize) -> bool {
+    let Some(own) = &calendars[node] else { return false };
+    calendars.iter().flatten().any(|other| own.behind(other) > TOLERANCE)
 }
 
 #[cfg(test)]
@@ -147,6 +160,8 @@ mod tests {
         );
         assert_eq!(deviating(&[calendar(60_000), None, None]), [0usize; 0], "not known yet");
         assert_eq!(deviating(&[calendar(0), calendar(20), calendar(40)]), [0usize; 0]);
+        let calendars = [calendar(0), calendar(60_000), calendar(900)];
+        assert!(is_behind(&calendars, 0) && is_behind(&calendars, 2) && !is_behind(&calendars, 1));
         let five = [calendar(0), calendar(10), calendar(0), calendar(60_000), calendar(120_000)];
         assert_eq!(deviating(&five), [3, 4]);
     }

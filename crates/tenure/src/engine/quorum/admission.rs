@@ -10,7 +10,7 @@
 //! refuses every fence that it has forgotten. An operator need not be called at night to restore the redundancy.
 //!
 //! **Who counts the time.** Not the node itself, whose clock may be set, or wrong since its start; nor the client, which may
-//! be a command that lives for a second. The other nodes do, by their clocks: the client gives the absence a token, which it
+//! be a command that lives for a second. The other nodes do, also those that do not vote themselves, by their clocks: the client gives the absence a token, which it
 //! stores at the node, and each other node notes when it first heard of the token. The token names the process, so it is a
 //! new one after a restart, and it is lost with the node's data, so it is a new one after each loss.
 //!
@@ -42,16 +42,25 @@ pub(super) enum Admission {
     Note { why: &'static str },
     /// It belongs to another quorum.
     Foreign,
+    /// It cannot be a node as it is configured.
+    Unfit { why: &'static str },
 }
+
+/// Why a server cannot be a node.
+pub(super) const EVICTS: &str =
+    "its `maxmemory-policy` lets it remove locks, and their marker stays: set it to `noeviction`";
 
 /// Decides about a node of this quorum.
 pub(super) fn decide(survey: &Survey, identity: &Identity) -> Admission {
+    if survey.evicts {
+        return Admission::Unfit { why: EVICTS };
+    }
     let why = match survey.marker.as_ref().map(|it| it.parse::<Marked>()) {
         Some(Ok(marked)) if marked.identity == *identity => {
-            if marked.run_id == survey.run_id {
+            if marked.run_id == survey.process {
                 return Admission::Vote;
             }
-            "it was restarted, or has got the data of another server"
+            "it was restarted, was a replica, or has got the data of another server"
         }
         Some(_) => return Admission::Foreign,
         None => "it has lost its data",
@@ -95,6 +104,9 @@ mod tests {
             members: None,
             absent: absent.map(str::to_owned),
             run_id: "now".to_owned(),
+            process: "now".to_owned(),
+            evicts: false,
+            clock_set: Duration::ZERO,
             now: Moment::ZERO,
             asked: (Moment::ZERO, Moment::ZERO),
             keys: 0,

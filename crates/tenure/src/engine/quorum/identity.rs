@@ -29,7 +29,7 @@ impl Identity {
         Self { id, nodes, longest, since: wall.as_micros() / 1_000_000 }
     }
 
-    /// The marker of the node whose process has this run id.
+    /// The marker of the node with this process and data.
     pub(super) fn marker(&self, run_id: &str) -> String {
         format!("{self}:run={run_id}")
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::admission::{Admission, decide};
+use super::admission::{Admission, EVICTS, decide};
 use super::connecting::{Agreed, agree, check_independent, survey_all};
 use super::identity::{Identity, Marked};
 use crate::Lease;
@@ -32,6 +32,9 @@ pub(super) async fn mark(
     }
     let surveys = all_reached(&addresses, surveys)?;
     for (address, survey) in addresses.iter().zip(&surveys) {
+        if survey.evicts {
+            return Err(refuse(format!("{address} cannot be a node: {EVICTS}")));
+        }
         let why = match &survey.marker {
             Some(_) if !force => "is marked as a node of another quorum",
             None if survey.keys > 0 && !force => "is not empty",
@@ -115,6 +118,7 @@ async fn mark_again(
         let said = match survey {
             Some(Ok(survey)) => match decide(&survey, identity) {
                 Admission::Vote => "is marked".to_owned(),
+                Admission::Unfit { why } => format!("does not vote: {why}"),
                 _ if force => {
                     write(address, &survey, agreed).await?;
                     "is marked again".to_owned()
@@ -156,7 +160,7 @@ fn all_reached(
 }
 
 async fn write(address: &NodeAddress, survey: &Survey, agreed: &Agreed) -> Result<(), Error> {
-    let marker = agreed.identity.marker(&survey.run_id);
+    let marker = agreed.identity.marker(&survey.process);
     let mark = Mark::New { marker: &marker, members: &agreed.members };
     address.mark(mark).await.map(drop).map_err(|error| Error::Connect { error })
 }

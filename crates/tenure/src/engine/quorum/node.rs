@@ -8,7 +8,10 @@ use std::time::Duration;
 use super::absent::Absent;
 use super::arrival::on_arrival;
 use super::wakeups::NodeListener;
+use tokio::sync::Notify;
+
 use crate::clock;
+use crate::core::clock_step::ClockStep;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::core::quorum::{Calendar, Reliability};
@@ -37,6 +40,10 @@ pub(super) struct Node {
     /// Its address, for people.
     pub(super) name: Arc<str>,
     reliability: Mutex<Reliability>,
+    /// Its clock is behind that of the others.
+    is_behind: AtomicBool,
+    /// Its clock was set forward, or is not that of the others.
+    stepped: Arc<Notify>,
     /// How far its calendar was ahead of our clock when it was looked at last.
     calendar: Mutex<Option<Calendar>>,
     left: Mutex<HashMap<(LockName, Entry), Left>>,
@@ -80,6 +87,8 @@ impl Node {
             listener,
             name,
             reliability: Mutex::default(),
+            is_behind: AtomicBool::new(false),
+            stepped: Arc::default(),
             calendar: Mutex::default(),
             left: Mutex::default(),
             has_forgotten: AtomicBool::new(false),
@@ -161,6 +170,26 @@ impl Node {
         lock(&self.reliability).exclude(clock::now(), longest);
     }
 
+    pub(super) fn set_behind(&self, is_behind: bool) {
+        self.is_behind.store(is_behind, Ordering::Relaxed);
+    }
+
+    /// Whether leases that it extends may end early, because its clock will be set right.
+    pub(super) fn is_behind(&self) -> bool {
+        self.is_behind.load(Ordering::Relaxed)
+    }
+
+    /// The same, as this client has noticed: the node is to know it.
+    pub(super) fn exclude_noticed(&self, longest: Duration) {
+        self.exclude(longest);
+        self.stepped.notify_one();
+    }
+
+    /// Is notified when the node is to know that its clock was set.
+    pub(super) fn stepped(&self) -> Arc<Notify> {
+        self.stepped.clone()
+    }
+
     /// Notes the node's clock in an answer that was sent for and received at these moments.
     pub(super) fn note_clock(
         &self,
@@ -169,6 +198,11 @@ impl Node {
         longest: Duration,
     ) {
         let step = lock(&self.reliability).note(sent, received, store, longest);
+        if let Some(ClockStep::Forward(by)) = step
+            && by >= NOTEWORTHY
+        {
+            self.stepped.notify_one();
+        }
         step.into_iter().for_each(telemetry::clock_stepped);
     }
 

@@ -143,6 +143,7 @@ impl Quorum {
                 attempts.iter().for_each(|it| lock(&it.state).candidate.give_back(node));
                 Ack::NotHeld
             }
+            Ack::Extended if self.nodes[node].is_behind() => Ack::Silent,
             Ack::Extended if !attempts.iter().all(|attempt| attempt.is_held_at(node)) => {
                 Ack::NotHeld
             }

@@ -6,10 +6,11 @@ use std::time::Duration;
 use super::absent::Absent;
 use super::admission::{Admission, decide, left, new_token, quarantine};
 use super::connecting::Agreed;
+use super::identity::Marked;
 use super::{Quorum, pause};
 use crate::clock;
 use crate::core::moment::Moment;
-use crate::core::quorum::{Calendar, deviating};
+use crate::core::quorum::{Calendar, deviating, is_behind};
 use crate::engine::redis::{Mark, Marker, NodeAddress, Survey};
 use crate::engine::{RedisEngine, RedisOptions, Wakeup};
 use crate::error::{Error, StoreError};
@@ -21,6 +22,13 @@ const CHECK_EVERY: Duration = Duration::from_millis(500);
 
 /// How often one is that is in quarantine for longer than that.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// How often one that is well is looked at, on a new connection: its address may lead to another server by now.
+const LOOK_EVERY: Duration = Duration::from_secs(8);
+
+/// A node that could not be looked at for this long does not vote, although its old connections work. Less than any
+/// quarantine: by then another server may be admitted at its address.
+const UNSEEN: Duration = Duration::from_secs(24);
 
 /// How often the clock of a node is compared with ours, though nothing is asked of it.
 const COMPARE_EVERY: Duration = Duration::from_secs(5);
@@ -60,8 +68,13 @@ impl Member {
 
     /// Admits a node as far as this look at it allows. Returns how soon to look again.
     pub(super) async fn admit(&self, node: usize, survey: &Survey) -> Duration {
+        // Its messages are not checked by a script, so this client must know, too.
+        if let (false, Some(quorum)) = (survey.clock_set.is_zero(), self.quorum.upgrade()) {
+            quorum.nodes[node].exclude(survey.clock_set);
+        }
         match decide(survey, &self.agreed.identity) {
             Admission::Vote => self.connect(node, survey).await,
+            Admission::Unfit { why } => self.refuse(node, why),
             Admission::Foreign => self.refuse(
                 node,
                 "it is marked as a node of another quorum; if `tenure quorum init --force` did that, restart this client",
@@ -98,7 +111,7 @@ impl Member {
             self.refuse(node, &format!("{why}, and does not vote for another {seconds} s"));
             return left.clamp(CHECK_EVERY, LONGEST_PAUSE);
         }
-        let marker = self.agreed.identity.marker(&survey.run_id);
+        let marker = self.agreed.identity.marker(&survey.process);
         let mark = Mark::Again { token, marker: &marker, members: &self.agreed.members };
         match self.addresses[node].mark(mark).await {
             Ok(true) => self.connect(node, survey).await,
@@ -109,14 +122,21 @@ impl Member {
         CHECK_EVERY
     }
 
-    /// How much of the quarantine of a node is left, by the clocks of the others that vote.
+    /// How much of the quarantine of a node is left, by the clocks of the others that belong to the quorum. Those that do not
+    /// vote themselves are asked, too: after a restart of all nodes there are no others.
     async fn left(&self, node: usize, token: &str) -> Duration {
         let others = (0..self.addresses.len()).filter(|other| *other != node);
         let mut known = Vec::new();
         // It is kept until no client can ask for it any more.
         let kept = self.quarantine * 2 + Duration::from_secs(3600);
-        for other in others.filter(|other| self.is_admitted(*other)) {
-            known.extend(self.addresses[other].witness(token, kept).await);
+        for other in others {
+            let Ok(Some((time, marker))) = self.addresses[other].witness(token, kept).await else {
+                continue;
+            };
+            let is_ours = |marked: Marked| marked.identity == self.agreed.identity;
+            if marker.parse().is_ok_and(is_ours) {
+                known.push(time);
+            }
         }
         left(&known, self.addresses.len(), self.quarantine)
     }
@@ -134,7 +154,7 @@ impl Member {
         if quorum.nodes[node].is_admitted_as(run_id) {
             return;
         }
-        let marker = match Marker::new(&self.agreed.identity.marker(run_id)) {
+        let marker = match Marker::new(&self.agreed.identity.marker(&survey.process)) {
             Ok(marker) => marker.of_process(&survey.run_id),
             Err(invalid) => return self.refuse(node, &invalid.to_string()),
         };
@@ -170,20 +190,26 @@ impl Member {
         }
     }
 
-    /// Looks at a node that is not well. One that was restarted, or has lost its marker, is expelled. Returns how soon to look
-    /// again.
-    async fn check(&self, node: usize) -> Duration {
-        match self.addresses[node].survey().await {
-            Ok(survey) => return self.admit(node, &survey).await,
-            Err(error) => {
-                let Some(quorum) = self.quorum.upgrade() else { return CHECK_EVERY };
-                // An admitted one reconnects by itself, to the same process only.
-                if !quorum.nodes[node].is_admitted() {
-                    quorum.nodes[node].expel(Absent(error));
-                }
-            }
+    /// Looks at a node, on a new connection: one that was restarted, or has lost its marker, is expelled, and so is one whose
+    /// address leads to another server now. Returns how soon to look again; none if it did not answer.
+    async fn check(&self, node: usize, seen: Moment) -> Option<Duration> {
+        let error = match self.addresses[node].survey().await {
+            Ok(survey) => return Some(self.admit(node, &survey).await),
+            Err(error) => error,
+        };
+        let quorum = self.quorum.upgrade()?;
+        // An admitted one reconnects by itself, to the same process only. But another server may be admitted at its address
+        // after the quarantine, and both would vote: so it must be seen more often than that.
+        if !quorum.nodes[node].is_admitted() || clock::now().since(seen) > UNSEEN {
+            quorum.nodes[node].expel(Absent(error));
         }
-        CHECK_EVERY
+        None
+    }
+
+    /// The clock of a node was set: writes that down there, for clients that have not seen the clock before.
+    async fn note_clock_set(&self, node: usize, longest: Duration) {
+        // If it cannot be reached, clients that know of it exclude it all the same.
+        let _ = self.addresses[node].note_clock_set(longest + longest / 50).await;
     }
 }
 
@@ -225,24 +251,46 @@ impl Quorum {
     /// Nodes whose calendar is not that of the others do not vote: those were set, or will be.
     pub(super) fn exclude_deviating(&self) {
         let calendars: Vec<_> = self.nodes.iter().map(|node| node.calendar()).collect();
-        for node in deviating(&calendars) {
-            self.nodes[node].exclude(self.longest);
+        let deviating = deviating(&calendars);
+        for (node, it) in self.nodes.iter().enumerate() {
+            it.set_behind(deviating.contains(&node) && is_behind(&calendars, node));
+        }
+        for node in deviating {
+            self.nodes[node].exclude_noticed(self.longest);
         }
     }
 }
 
-/// Looks at a node whenever it is not well, and at its clock from time to time; ends with the engine.
+/// Looks at a node whenever it is not well, from time to time in any case, and at its clock; ends with the engine.
 pub(super) async fn supervise(member: Arc<Member>, node: usize) {
-    let (mut rest, mut compared) = (CHECK_EVERY, clock::now());
+    let (mut rest, mut compared, mut seen) = (CHECK_EVERY, clock::now(), clock::now());
+    let mut looked = seen;
     loop {
-        pause(rest).await;
-        rest = CHECK_EVERY;
+        let Some(stepped) = member.quorum.upgrade().map(|quorum| quorum.nodes[node].stepped())
+        else {
+            return;
+        };
+        let is_stepped = tokio::select! {
+            () = pause(rest) => false,
+            () = stepped.notified() => true,
+        };
         let Some(quorum) = member.quorum.upgrade() else { return };
-        if !quorum.nodes[node].is_well() {
+        if is_stepped {
+            let longest = quorum.longest;
             drop(quorum);
-            rest = member.check(node).await;
-        } else if clock::now().since(compared) >= COMPARE_EVERY {
-            compared = clock::now();
+            member.note_clock_set(node, longest).await;
+            continue;
+        }
+        rest = CHECK_EVERY;
+        let now = clock::now();
+        if !quorum.nodes[node].is_well() || now.since(looked) >= LOOK_EVERY {
+            drop(quorum);
+            looked = now;
+            if let Some(pause) = member.check(node, seen).await {
+                (rest, seen) = (pause, now);
+            }
+        } else if now.since(compared) >= COMPARE_EVERY {
+            compared = now;
             let asking = quorum.nodes[node].engine().time();
             drop(quorum);
             let time = asking.await;

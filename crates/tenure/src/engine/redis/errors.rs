@@ -8,6 +8,7 @@ const REFUSALS: &[&str] = &[
     "AHEAD",
     "ASK",
     "BUSY",
+    "CLOCKSET",
     "CLUSTERDOWN",
     "CROSSSLOT",
     "DAMAGED",
@@ -32,7 +33,7 @@ const MIDWAY: &[&str] = &["NOPERM", "WRONGTYPE"];
 
 /// Errors that stay until an operator changes the URL, or the permissions of its user.
 const LASTING: &[&str] =
-    &["AHEAD", "DAMAGED", "MOVED", "NOAUTH", "NOPERM", "QUARANTINED", "WRONGPASS", "WRONGTYPE"];
+    &["AHEAD", "DAMAGED", "MOVED", "NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE"];
 
 /// Errors that pass with the state of the server. Any other error on a new connection stays.
 const PASSING: &[&str] = &[

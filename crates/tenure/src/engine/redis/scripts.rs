@@ -18,6 +18,7 @@ pub(super) struct Script {
 
 /// What a script for a node of a quorum begins with.
 const QUORUM: &str = include_str!("lua/quorum.lua");
+const QUORUM_ACQUIRE: &str = include_str!("lua/quorum_acquire.lua");
 
 /// Where the plain case of a script begins and ends.
 const PLAIN_BEGIN: &str = "--@ plain_begin.lua";
@@ -34,7 +35,7 @@ macro_rules! script {
     };
 }
 
-script!(ACQUIRE, "acquire.lua", voting);
+script!(ACQUIRE, "acquire.lua", granting);
 script!(RENEW, "renew.lua", voting);
 script!(RELEASE, "release.lua", voting);
 script!(CANCEL, "cancel.lua", voting);
@@ -63,9 +64,18 @@ impl Script {
         Self { text, hash, marked: None, spread: None }
     }
 
-    /// A script with which a node of a quorum votes.
+    /// The script with which a node of a quorum grants locks.
+    fn granting(operation: &str) -> Self {
+        Self::marked(QUORUM_ACQUIRE, operation)
+    }
+
+    /// Another script with which a node of a quorum votes.
     fn voting(operation: &str) -> Self {
-        let marked = Self::new(&format!("{QUORUM}{operation}"));
+        Self::marked(QUORUM, operation)
+    }
+
+    fn marked(check: &str, operation: &str) -> Self {
+        let marked = Self::new(&format!("{check}{operation}"));
         let plain = operation.split_once(PLAIN_END).map(|(plain, _)| plain);
         let spread = plain
             .map(|plain| plain.replace(PLAIN_BEGIN, SPREAD_BEGIN) + SPREAD_END)

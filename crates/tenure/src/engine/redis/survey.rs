@@ -5,6 +5,7 @@
 //! | `tenure:quorum` | the marker, which every operation checks |
 //! | `tenure:quorum:members` | the addresses of all nodes, as they were marked |
 //! | `tenure:quorum:absent` | a token, while the server does not vote: its process, and a number of this absence |
+//! | `tenure:quorum:clock` | its clock was set: it grants nothing while this key is there |
 //! | `tenure:quorum:absent:TOKEN` | at the *other* nodes: since when that absence is known, by their clocks |
 
 use std::time::Duration;
@@ -23,6 +24,7 @@ use crate::error::StoreError;
 
 const MEMBERS: &str = "tenure:quorum:members";
 const ABSENT: &str = "tenure:quorum:absent";
+const CLOCK: &str = "tenure:quorum:clock";
 
 /// The memory that an answer may take.
 const LARGEST: usize = 256 * 1024;
@@ -37,6 +39,12 @@ pub(crate) struct Survey {
     pub(crate) absent: Option<String>,
     /// The run id of its process.
     pub(crate) run_id: String,
+    /// The process, and which data it has: another one after the server was a replica.
+    pub(crate) process: String,
+    /// Whether it may remove keys when its memory is full.
+    pub(crate) evicts: bool,
+    /// For how long it grants nothing, because some client has noticed that its clock was set.
+    pub(crate) clock_set: Duration,
     /// Its clock, and when it was asked for and received by ours.
     pub(crate) now: Moment,
     pub(crate) asked: (Moment, Moment),
@@ -71,16 +79,24 @@ impl NodeAddress {
                 return Err(unclear());
             };
             let text = |at: usize| values.get(at).and_then(Reply::text).map(str::to_owned);
-            let info = ask(&mut dialogue, &Command::new("INFO").arg("server")).await?;
+            let info = ask(&mut dialogue, &Command::new("INFO")).await?;
             let info = info.text().ok_or_else(unclear)?;
+            let run_id = field(info, "run_id").ok_or_else(unclear)?;
+            // Zeros, unless this process was a replica: then the history that it had followed.
+            let data = field(info, "master_replid2").and_then(|it| it.get(..6)).unwrap_or("");
             let keys = ask(&mut dialogue, &Command::new("DBSIZE")).await?.number();
+            // Negative, and so no number, if there is no such key.
+            let clock_set = ask(&mut dialogue, &Command::new("PTTL").arg(CLOCK)).await?.number();
             let sent = clock::now();
             let time = ask(&mut dialogue, &Command::new("TIME")).await?;
             Ok(Survey {
                 marker: text(0),
                 members: text(1),
                 absent: text(2),
-                run_id: field(info, "run_id").ok_or_else(unclear)?.to_owned(),
+                run_id: run_id.to_owned(),
+                process: format!("{run_id}-{data}"),
+                clock_set: Duration::from_millis(clock_set.unwrap_or(0)),
+                evicts: field(info, "maxmemory_policy").is_some_and(|it| it != "noeviction"),
                 now: read_time(&time).ok_or_else(unclear)?,
                 asked: (sent, clock::now()),
                 keys: keys.ok_or_else(unclear)?,
@@ -117,26 +133,36 @@ impl NodeAddress {
         Ok(self.run(&eval).await?.number() == Some(1))
     }
 
-    /// For how long this server has known, by its clock, that another one is absent. From now on it does. It forgets it after
-    /// `kept`.
+    /// Notes that the clock of this server was set: it grants nothing for so long.
+    pub(crate) async fn note_clock_set(&self, time: Duration) -> Result<(), StoreError> {
+        let millis = time.as_millis().max(1).to_string();
+        let set = Command::new("SET").arg(CLOCK).arg("set").arg("PX").arg(millis);
+        self.run(&set).await.map(drop)
+    }
+
+    /// For how long this server has known, by its clock, that another one is absent, and its marker. From now on it does
+    /// know. It forgets it after `kept`. None if it is the absent one itself.
     pub(crate) async fn witness(
         &self,
         token: &str,
         kept: Duration,
-    ) -> Result<Duration, StoreError> {
-        let script = "local time = redis.call('TIME')
+    ) -> Result<Option<(Duration, String)>, StoreError> {
+        let script = "if redis.call('GET', KEYS[3]) == ARGV[2] then return {'', ''} end
+            local time = redis.call('TIME')
             local now = time[1] * 1000000 + time[2]
             local since = tonumber(redis.call('GET', KEYS[1]) or '')
             if not since or since > now then
               since = now
               redis.call('SET', KEYS[1], string.format('%.0f', now), 'PX', ARGV[1])
             end
-            return string.format('%.0f', now - since)";
-        let key = format!("{ABSENT}:{token}");
-        let kept = kept.as_millis().to_string();
-        let reply = self.run(&Command::new("EVAL").arg(script).arg("1").arg(key).arg(kept)).await?;
-        let micros = reply.text().and_then(|text| text.parse().ok());
-        micros.map(Duration::from_micros).ok_or_else(unclear)
+            return {string.format('%.0f', now - since), redis.call('GET', KEYS[2]) or ''}";
+        let eval = Command::new("EVAL").arg(script).arg("3").arg(format!("{ABSENT}:{token}"));
+        let eval = eval.arg(keys::QUORUM).arg(ABSENT).arg(kept.as_millis().to_string()).arg(token);
+        let reply = self.run(&eval).await?;
+        let [micros, marker] = reply.array().ok_or_else(unclear)? else { return Err(unclear()) };
+        let micros = micros.text().and_then(|text| text.parse().ok());
+        let marker = marker.text().unwrap_or_default().to_owned();
+        Ok(micros.map(|micros| (Duration::from_micros(micros), marker)))
     }
 
     async fn run(&self, command: &Command) -> Result<Reply, StoreError> {

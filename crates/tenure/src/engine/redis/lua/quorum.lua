@@ -5,7 +5,7 @@ do
   local marker = redis.pcall('GET', 'tenure:quorum')
   if marker ~= string.match(ARGV[1], '^%S+ (%S+)') then
     return type(marker) == 'table' and marker or { err = 'QUARANTINED this server does not have the marker of its '
-      .. 'quorum: it is new, or has lost its data. It does not count until `tenure quorum init` marks it' }
+      .. 'quorum: it is new, or has lost its data. Clients admit it again after the quarantine' }
   end
 end
 

@@ -1,0 +1,103 @@
+//! Entries at nodes that have missed some of what was asked of them, and long queues.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tenure::{Guard, Owner, Tenure};
+use tenure_testkit::Proxy;
+use tenure_testkit::proxy::{Command, Direction};
+
+use super::fixture::{LONG, LONGEST, Nodes, pass, proxied, until, until_well, url};
+
+/// A client with the longest lease, whose connections can be cut.
+async fn holder(nodes: &Nodes) -> (Tenure, Vec<Proxy>) {
+    let proxies: Vec<_> = nodes.0.iter().map(Proxy::start).collect();
+    let builder = Tenure::builder().lease(LONGEST).patience(LONG);
+    (builder.connect(&url(proxies.iter().map(proxied))).await.unwrap(), proxies)
+}
+
+fn cut_off(proxy: &Proxy) {
+    proxy.refuse(true);
+    proxy.cut();
+}
+
+/// No other client gets the lock while this guard is valid (I1).
+async fn is_held_alone(nodes: &Nodes, guard: &Guard) {
+    let other = nodes.client().await;
+    for _ in 0..20 {
+        if let Ok(Some(second)) = other.lock("x").try_acquire().await {
+            assert!(guard.is_lost() || second.is_lost(), "I1: two holders");
+            return;
+        }
+        pass(Duration::from_millis(50)).await;
+    }
+}
+
+/// A node had missed a re-entry, and freed the lock with the release of the first entry, although it had counted for the
+/// renewals of the second.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_missed_a_reentry_does_not_free_the_lock() {
+    let nodes = Nodes::start(3).await;
+    let (holder, proxies) = holder(&nodes).await;
+    let lock = holder.lock("x").owner(Owner::new());
+    let first = lock.acquire().await.unwrap();
+    cut_off(&proxies[0]);
+    let second = lock.acquire().await.unwrap();
+    proxies[0].refuse(false);
+    until_well(&holder).await;
+    first.renew().await.unwrap();
+    cut_off(&proxies[2]);
+    // Node 2 has forgotten the lock.
+    pass(LONGEST + LONGEST / 10).await;
+    assert!(!first.is_lost() && !second.is_lost());
+    first.release().await.unwrap();
+    assert!(!second.is_lost());
+    is_held_alone(&nodes, &second).await;
+}
+
+fn is_cancel(command: &Command) -> bool {
+    let args = command.args();
+    let is_script = matches!(command.name(), "EVALSHA" | "EVAL");
+    is_script && args.len() == 6 && args[5] == b"0" && args[4].len() == 32
+}
+
+/// A cancel was kept by a connection that was given up. It was sent again and confirmed, the same entry was granted, and then the
+/// first copy arrived (A3).
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_that_arrives_late_ends_no_later_grant() {
+    let nodes = Nodes::start(3).await;
+    let (client, proxies) = holder(&nodes).await;
+    let is_kept = AtomicBool::new(false);
+    let first_cancel =
+        move |command: &Command| is_cancel(command) && !is_kept.swap(true, Ordering::SeqCst);
+    let rule = proxies[0].hold(first_cancel, Direction::Requests);
+    cut_off(&proxies[1]);
+    cut_off(&proxies[2]);
+    let lock = client.lock("x");
+    let acquiring = tokio::spawn(async move { lock.acquire().await });
+    proxies[0].wait_until("a cancel is kept", |proxy| proxy.strikes(rule) == 1);
+    proxies[0].wait_until("it is sent again", |proxy| proxy.seen(is_cancel) >= 3);
+    proxies[1].refuse(false);
+    let guard = acquiring.await.unwrap().unwrap();
+    proxies[0].release();
+    is_held_alone(&nodes, &guard).await;
+}
+
+/// The nodes had different orders of very many waiters, each served another one, and none got a majority.
+#[tokio::test(flavor = "multi_thread")]
+async fn very_many_waiters_are_served() {
+    let nodes = Nodes::start(3).await;
+    let clients = [nodes.client().await, nodes.client().await];
+    let held = clients[0].lock("x").acquire().await.unwrap();
+    let waiters: Vec<_> = (0..400)
+        .map(|number| {
+            let lock = clients[number % 2].lock("x");
+            tokio::spawn(async move { lock.acquire_within(LONG).await.map(drop) })
+        })
+        .collect();
+    until("they wait", async || clients[0].lock("x").inspect().await.unwrap().waiting > 1).await;
+    held.release().await.unwrap();
+    for waiter in waiters {
+        waiter.await.unwrap().unwrap();
+    }
+}
