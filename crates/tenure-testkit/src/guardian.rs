@@ -17,7 +17,7 @@ const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 server=
 while read -r line; do server=$line; done
-[ -z "$server" ] || kill -KILL "$server"
+[ -z "$server" ] || kill -s "$2" "$server"
 rm -rf "$1"
 "#;
 
@@ -31,8 +31,13 @@ pub(crate) struct Guardian {
 impl Guardian {
     /// Starts watching over the folder.
     pub(crate) fn of(folder: &Path) -> Self {
+        Self::sending("KILL", folder)
+    }
+
+    /// The same, for a server that is to be ended by this signal.
+    pub(crate) fn sending(signal: &str, folder: &Path) -> Self {
         let mut shell = Command::new("sh");
-        shell.args(["-c", SCRIPT, "guardian"]).arg(folder);
+        shell.args(["-c", SCRIPT, "guardian"]).arg(folder).arg(signal);
         // Outliving us, it must not hold open what others read to its end.
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut shell = shell.spawn().expect("every Unix has a shell called `sh`");

@@ -9,6 +9,7 @@
 //! - [`Clock`] sets the wall clock of a server forward or back while it runs.
 //! - [`Proxy`] sits between a client and a server, and drops, delays or holds messages.
 //! - [`Distance`] sits there, too, and only adds latency, the same for all bytes.
+//! - [`Postgres`] is a PostgreSQL server that belongs to one test; [`Toolset`] finds its programs, and others.
 //! - [`resp`] is a plain client, independent of the library under test.
 //! - [`program`] finds the servers' programs.
 //!
@@ -26,10 +27,12 @@ mod endpoint;
 mod flavor;
 mod guardian;
 mod port;
+mod postgres;
 mod sentinels;
 mod server;
 mod stream;
 mod tls;
+mod toolset;
 mod version;
 mod wait;
 
@@ -38,8 +41,10 @@ pub use clock::Clock;
 pub use cluster::{Cluster, ClusterBuilder, KeyOrder, Node};
 pub use distance::Distance;
 pub use flavor::Flavor;
+pub use postgres::Postgres;
 pub use proxy::Proxy;
 pub use sentinels::Sentinels;
 pub use server::Server;
 pub use tls::Tls;
+pub use toolset::Toolset;
 pub use version::Version;

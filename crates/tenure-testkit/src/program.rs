@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 
 use crate::flavor::Flavor;
 
-const ADVICE: &str = "run the tests with `cargo xtask test`, which gets the servers for them";
+pub(crate) const ADVICE: &str =
+    "run the tests with `cargo xtask test`, which gets the servers for them";
 
 /// The program of that kind, or of any kind that `TENURE_TEST_ONLY` does not leave out, Redis preferred.
 pub(crate) fn find(flavor: Option<Flavor>) -> Result<PathBuf, String> {
@@ -89,7 +90,7 @@ pub fn programs_in(folders: &OsStr, name: &str) -> impl Iterator<Item = PathBuf>
         .filter(|file| is_program(file))
 }
 
-fn is_program(file: &Path) -> bool {
+pub(crate) fn is_program(file: &Path) -> bool {
     file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 

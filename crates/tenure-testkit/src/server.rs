@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::builder::Builder;
@@ -177,7 +177,7 @@ impl Server {
     pub fn stop(&mut self) {
         if let Some(pid) = self.child.as_ref().map(Pid::from_child) {
             let _ = kill_process(pid, Signal::TERM);
-            wait::until(STOP_BOUND, || has_ended(pid).then_some(()));
+            wait::until(STOP_BOUND, || wait::has_ended(pid).then_some(()));
         }
         self.kill();
     }
@@ -248,7 +248,7 @@ impl Server {
     /// How far the start has come: none while it is under way.
     fn progress(&self) -> Option<Result<(), StartError>> {
         let pid = Pid::from_child(self.child.as_ref()?);
-        if !has_ended(pid) {
+        if !wait::has_ended(pid) {
             return self.is_ready().then_some(Ok(()));
         }
         let log = self.log();
@@ -291,10 +291,4 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-/// Whether our child has ended. It is left to be waited for, so its id stays ours.
-fn has_ended(pid: Pid) -> bool {
-    let poll = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-    matches!(waitid(WaitId::Pid(pid), poll), Ok(Some(_)))
 }

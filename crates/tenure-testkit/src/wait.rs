@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
 /// Between two polls. Short against a server's start (about 10 ms), long enough to leave it the CPU.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -30,4 +32,10 @@ pub(crate) fn every<T>(
             found => return found,
         }
     }
+}
+
+/// Whether our child has ended. It is left to be waited for, so its id stays ours.
+pub(crate) fn has_ended(pid: Pid) -> bool {
+    let poll = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    matches!(waitid(WaitId::Pid(pid), poll), Ok(Some(_)))
 }
