@@ -21,6 +21,9 @@ const START_BOUND: Duration = Duration::from_secs(60);
 /// How long it may take to end after SIGQUIT, before it is killed. It gives its own processes five seconds.
 const STOP_BOUND: Duration = Duration::from_secs(20);
 
+/// The account that owns no files, on every Unix.
+const WITHOUT_RIGHTS: u32 = 65534;
+
 /// A running PostgreSQL server on a Unix socket, which stops when this is dropped.
 ///
 /// Its superuser is `postgres`, without a password; only processes of this machine reach the socket.
@@ -166,25 +169,44 @@ impl Account {
             return Ok(None);
         }
         let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-        let account = ["postgres", "nobody"].iter().find_map(|name| Self::of(name, &users));
-        account.map(Some).ok_or_else(|| {
-            "PostgreSQL does not run as root, and there is neither a user postgres nor nobody; run the tests as \
-             another user"
+        Self::choose(&users).map(Some).ok_or_else(|| {
+            "PostgreSQL does not run as root, and there is neither a user postgres nor one without rights; run the \
+             tests as another user"
                 .to_owned()
         })
     }
 
     /// By the lines of /etc/passwd: name, password, user, group, ….
-    fn of(name: &str, users: &str) -> Option<Self> {
-        users.lines().map(|line| line.split(':').collect::<Vec<_>>()).find_map(|fields| {
-            let [found, _, user, group, ..] = fields[..] else { return None };
-            let account = Self { user: user.parse().ok()?, group: group.parse().ok()? };
-            (found == name).then_some(account)
-        })
+    fn choose(users: &str) -> Option<Self> {
+        let accounts = || {
+            users.lines().map(|line| line.split(':').collect::<Vec<_>>()).filter_map(|fields| {
+                let [name, _, user, group, ..] = fields[..] else { return None };
+                Some((name, Self { user: user.parse().ok()?, group: group.parse().ok()? }))
+            })
+        };
+        let of_package = accounts().find(|(name, _)| *name == "postgres");
+        let without_rights = || accounts().find(|(_, account)| account.user == WITHOUT_RIGHTS);
+        of_package.or_else(without_rights).map(|(_, account)| account)
     }
 }
 
 fn log_in(folder: &Path) -> String {
     let bytes = fs::read(folder.join("server.log")).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_account_of_the_package_is_preferred() {
+        let user = |users: &str| Account::choose(users).map(|account| account.user);
+        let root = "root:x:0:0:root:/root:/bin/sh\n";
+        let plain = "plain:x:65534:65534::/:/bin/false\n";
+        let package = "postgres:x:101:104:,,,:/var/lib/postgresql:/bin/sh\n";
+        assert_eq!(user(&format!("{root}{plain}{package}")), Some(101));
+        assert_eq!(user(&format!("{root}{plain}")), Some(WITHOUT_RIGHTS));
+        assert_eq!(user(root), None);
+    }
 }
