@@ -2,7 +2,8 @@
 //!
 //! A lock alone cannot stop a holder that was paused past its lease and then continues: it does not know
 //! yet that the lock is lost. The database can. Store the fence beside the data, and refuse a write whose
-//! fence is smaller than the stored one.
+//! fence is smaller than the stored one. The crate `tenure-fenced` does it for PostgreSQL, SQLite and Redis, and for HTTP
+//! services.
 //!
 //! # SQL
 //!
