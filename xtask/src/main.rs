@@ -32,14 +32,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Run every test, against a real Redis, a real Redis 6.2 and a real Valkey.
+    /// Run every test, against a real Redis, a real Redis 6.2, a real Valkey, a real PostgreSQL and a real Prometheus.
     ///
-    /// The servers are taken from TENURE_TEST_REDIS, TENURE_TEST_REDIS_6 and TENURE_TEST_VALKEY, or from
-    /// the PATH. A missing Redis is installed by the package manager (as root, by Homebrew or by sudo);
-    /// at a terminal the command asks before, unless --yes or TENURE_INSTALL=yes agrees, and
-    /// TENURE_INSTALL=no forbids it. A missing Redis 6.2 or Valkey is unpacked into target/tenure-servers.
+    /// The servers are taken from TENURE_TEST_REDIS, TENURE_TEST_REDIS_6 and TENURE_TEST_VALKEY (programs),
+    /// TENURE_TEST_POSTGRES and TENURE_TEST_PROMETHEUS (folders of programs), or from the PATH. A missing Redis
+    /// or PostgreSQL is installed by the package manager (as root, by Homebrew or by sudo); at a terminal the
+    /// command asks before, unless --yes or TENURE_INSTALL=yes agrees, and TENURE_INSTALL=no forbids it. A
+    /// missing Redis 6.2, Valkey or Prometheus is unpacked into target/tenure-servers.
     /// A server that cannot be provided is a failure, never a skipped test; TENURE_TEST_ONLY=redis, or
-    /// =redis,valkey, runs the tests with these alone.
+    /// =redis,valkey, runs the tests with these Redis servers alone.
     Test(test::Options),
     /// Check everything that a change must pass: formatting, lints, docs, promises, oldest Rust, fuzz targets,
     /// dependencies, then every test.

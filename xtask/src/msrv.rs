@@ -1,9 +1,11 @@
-//! Checks that the workspace builds with the oldest Rust that it promises (its `rust-version`).
+//! Checks that each crate of the workspace builds with the oldest Rust that it promises (its `rust-version`).
 //!
 //! Every dependency must promise the same, which the metadata says without building anything; those that
 //! only tests and benchmarks use may need a newer one, because users do not build them. If that toolchain is
 //! installed, the libraries and commands are also checked with it; otherwise clippy's `incompatible_msrv`
 //! lint is the check for our own code.
+
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
@@ -12,26 +14,35 @@ use crate::sh::{self, Failure, Outcome};
 /// A Rust version; a missing patch number is zero, as in `rust-version`.
 type Version = (u32, u32, u32);
 
-pub(crate) fn check() -> Outcome {
-    let metadata = sh::output(sh::cargo(&["metadata", "--format-version", "1", "--locked"]))?;
-    let metadata: Value = serde_json::from_str(&metadata).map_err(|error| {
-        Failure::new(format!("`cargo metadata` printed no proper JSON: {error}."))
-    })?;
-    let promised = promised(&metadata)?;
-    let newer = newer_packages(&metadata, promised);
-    if !newer.is_empty() {
-        let list = newer.join("\n  ");
-        return Err(Failure::new(format!(
-            "the workspace promises Rust {}, but these dependencies need a newer one:\n  {list}\n\
-             Choose older versions of them with `cargo update --precise`, or raise `rust-version`.",
-            spell(promised)
-        )));
-    }
-    build(promised)
+/// A crate of the workspace.
+struct Member<'a> {
+    id: &'a Value,
+    name: &'a str,
+    promised: Version,
 }
 
-/// Checks the libraries and commands of the workspace with the promised toolchain, if rustup has it.
-fn build(promised: Version) -> Outcome {
+pub(crate) fn check() -> Outcome {
+    // With all features: users may turn any of them on.
+    let metadata = ["metadata", "--format-version", "1", "--all-features", "--locked"];
+    let metadata: Value =
+        serde_json::from_str(&sh::output(sh::cargo(&metadata))?).map_err(|error| {
+            Failure::new(format!("`cargo metadata` printed no proper JSON: {error}."))
+        })?;
+    let members = members(&metadata)?;
+    let newer = newer_packages(&metadata, &members);
+    if !newer.is_empty() {
+        let list = newer.into_iter().collect::<Vec<_>>().join("\n  ");
+        return Err(Failure::new(format!(
+            "these dependencies need a newer Rust than is promised:\n  {list}\n\
+             Choose older versions of them with `cargo update --precise`, or raise `rust-version`."
+        )));
+    }
+    let promised: BTreeSet<_> = members.iter().map(|member| member.promised).collect();
+    promised.into_iter().try_for_each(|promised| build(promised, &members))
+}
+
+/// Checks the libraries and commands that promise this toolchain with it, if rustup has it.
+fn build(promised: Version, members: &[Member<'_>]) -> Outcome {
     let toolchains = sh::rustup_output(&["toolchain", "list"])?;
     let Some(toolchain) = toolchain(&toolchains, promised) else {
         sh::say(format!(
@@ -41,37 +52,53 @@ fn build(promised: Version) -> Outcome {
         return Ok(());
     };
     let mut check = sh::rustup(&["run", toolchain, "cargo", "check"]);
-    check.args(["--workspace", "--locked"]).current_dir(sh::root());
+    check.args(["--all-features", "--locked"]).current_dir(sh::root());
+    for member in members.iter().filter(|member| member.promised == promised) {
+        check.args(["-p", member.name]);
+    }
     sh::run(check)
 }
 
-/// The oldest Rust that any member of the workspace promises.
-fn promised(metadata: &Value) -> Outcome<Version> {
-    let members = list(metadata, "workspace_members");
-    let own = list(metadata, "packages").iter().filter(|package| members.contains(&package["id"]));
-    let versions: Option<Vec<Version>> = own.map(rust_version).collect();
-    versions.and_then(|versions| versions.into_iter().min()).ok_or_else(|| {
+fn members(metadata: &Value) -> Outcome<Vec<Member<'_>>> {
+    let ids = list(metadata, "workspace_members");
+    let own = list(metadata, "packages").iter().filter(|package| ids.contains(&package["id"]));
+    let members: Option<Vec<_>> = own.map(Member::of).collect();
+    members.filter(|members| !members.is_empty()).ok_or_else(|| {
         Failure::new("a package of the workspace has no `rust-version`; inherit it.")
     })
 }
 
-fn newer_packages(metadata: &Value, promised: Version) -> Vec<String> {
-    let built = built_by_users(metadata);
+impl<'a> Member<'a> {
+    fn of(package: &'a Value) -> Option<Self> {
+        let (id, name) = (&package["id"], package["name"].as_str()?);
+        Some(Self { id, name, promised: rust_version(package)? })
+    }
+}
+
+/// The dependencies that need a newer Rust than the crate that they are built for promises.
+fn newer_packages(metadata: &Value, members: &[Member<'_>]) -> BTreeSet<String> {
+    members.iter().flat_map(|member| newer_packages_of(metadata, member)).collect()
+}
+
+fn newer_packages_of(metadata: &Value, member: &Member<'_>) -> Vec<String> {
+    let built = built_with(metadata, member.id);
     let packages = list(metadata, "packages").iter();
     packages
         .filter(|package| built.contains(&&package["id"]))
         .filter_map(|package| {
-            let needed = rust_version(package).filter(|needed| *needed > promised)?;
+            let needed = rust_version(package).filter(|needed| *needed > member.promised)?;
             let (name, version) = (package["name"].as_str()?, package["version"].as_str()?);
-            Some(format!("{name} {version} needs Rust {}", spell(needed)))
+            let (needed, promised) = (spell(needed), spell(member.promised));
+            let of = member.name;
+            Some(format!("{name} {version} needs Rust {needed}, and {of} promises {promised}"))
         })
         .collect()
 }
 
-/// The members of the workspace and their dependencies, except those for tests and benchmarks only.
-fn built_by_users(metadata: &Value) -> Vec<&Value> {
+/// The package and its dependencies, except those for tests and benchmarks only.
+fn built_with<'a>(metadata: &'a Value, id: &'a Value) -> Vec<&'a Value> {
     let nodes = list(&metadata["resolve"], "nodes");
-    let mut built: Vec<&Value> = list(metadata, "workspace_members").iter().collect();
+    let mut built = vec![id];
     let mut next = 0;
     while let Some(id) = built.get(next).copied() {
         next += 1;
@@ -131,9 +158,10 @@ mod tests {
 
     fn metadata() -> Value {
         json!({
-            "workspace_members": ["a"],
+            "workspace_members": ["a", "f"],
             "packages": [
                 { "id": "a", "name": "tenure", "version": "0.1.0", "rust_version": "1.88" },
+                { "id": "f", "name": "newer", "version": "0.1.0", "rust_version": "1.90" },
                 { "id": "b", "name": "old", "version": "1.0.0", "rust_version": "1.63.0" },
                 { "id": "c", "name": "silent", "version": "2.0.0", "rust_version": null },
                 { "id": "d", "name": "modern", "version": "3.1.0", "rust_version": "1.90" },
@@ -144,20 +172,28 @@ mod tests {
                 { "id": "b", "deps": [needed("c", &[json!("build")])] },
                 { "id": "c", "deps": [needed("d", &[json!("dev"), Value::Null])] },
                 { "id": "e", "deps": [] },
+                { "id": "f", "deps": [needed("d", &[Value::Null])] },
             ] },
         })
     }
 
     #[test]
-    fn the_promise_is_the_workspaces_own() {
-        assert_eq!(promised(&metadata()).unwrap(), (1, 88, 0));
-        assert!(promised(&json!({})).is_err());
+    fn each_crate_has_a_promise_of_its_own() {
+        let metadata = metadata();
+        let promised: Vec<_> =
+            members(&metadata).unwrap().iter().map(|member| member.promised).collect();
+        assert_eq!(promised, [(1, 88, 0), (1, 90, 0)]);
+        assert!(members(&json!({})).is_err());
     }
 
     #[test]
     fn only_a_newer_dependency_that_users_build_is_reported() {
-        assert_eq!(newer_packages(&metadata(), (1, 88, 0)), ["modern 3.1.0 needs Rust 1.90.0"]);
-        assert!(newer_packages(&metadata(), (1, 90, 0)).is_empty());
+        let mut metadata = metadata();
+        let newer = newer_packages(&metadata, &members(&metadata).unwrap());
+        let expected = "modern 3.1.0 needs Rust 1.90.0, and tenure promises 1.88.0";
+        assert_eq!(newer.into_iter().collect::<Vec<_>>(), [expected]);
+        metadata["packages"][0]["rust_version"] = json!("1.90");
+        assert!(newer_packages(&metadata, &members(&metadata).unwrap()).is_empty());
     }
 
     #[test]

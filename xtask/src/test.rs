@@ -133,7 +133,8 @@ impl Report {
 }
 
 fn cargo_test(options: &Options, servers: &Servers) -> Command {
-    let mut cargo = sh::cargo(&["test", "--workspace", "--locked"]);
+    // A feature that is off leaves its tests out.
+    let mut cargo = sh::cargo(&["test", "--workspace", "--all-features", "--locked"]);
     servers.pass_to(&mut cargo);
     if std::env::var_os(THREADS).is_none() {
         let cores = thread::available_parallelism().map_or(2, usize::from);

@@ -43,18 +43,24 @@ fn formatting() -> sh::Outcome {
 }
 
 fn lints() -> sh::Outcome {
-    let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
-    sh::run(sh::cargo(&clippy))?;
-    // Users may leave engines out; the code that only those need must be left out with them.
-    for features in ["", "local", "redis"] {
-        let some = ["clippy", "-p", "tenure", "--no-default-features", "--features", features];
-        sh::run(sh::cargo(&[&some[..], &["--locked", "--", "-D", "warnings"]].concat()))?;
+    let deny = ["--locked", "--", "-D", "warnings"];
+    let all = ["clippy", "--workspace", "--all-targets", "--all-features"];
+    sh::run(sh::cargo(&[&all[..], &deny].concat()))?;
+    // Users may leave features out; the code that only those need must be left out with them.
+    for (package, sets) in [
+        ("tenure", &["", "local", "redis"][..]),
+        ("tenure-fenced", &["", "http", "postgres", "sqlite"]),
+    ] {
+        for features in sets {
+            let some = ["clippy", "-p", package, "--no-default-features", "--features", features];
+            sh::run(sh::cargo(&[&some[..], &deny].concat()))?;
+        }
     }
     Ok(())
 }
 
 fn documentation() -> sh::Outcome {
-    let mut doc = sh::cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+    let mut doc = sh::cargo(&["doc", "--workspace", "--all-features", "--no-deps", "--locked"]);
     doc.env("RUSTDOCFLAGS", "-D warnings");
     sh::run(doc)
 }

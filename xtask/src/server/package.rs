@@ -1,4 +1,4 @@
-//! Redis from the system's package manager, with the developer's consent (`consent`).
+//! Redis and PostgreSQL from the system's package manager, with the developer's consent (`consent`).
 //!
 //! The package manager runs as root, as Homebrew (which needs no rights), or by sudo without a password when
 //! the developer agreed. Some packages start a service; the tests start their own servers, so none is left
@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use tenure_testkit::{Flavor, program};
@@ -14,11 +14,83 @@ use tenure_testkit::{Flavor, program};
 use super::consent::{Consent, VARIABLE};
 use crate::sh::{self, Failure, Outcome};
 
-/// Debian's package starts a service by default; the script prevents it.
+/// Debian's packages start their service by default; the script prevents it.
 const DEBIAN: &str = include_str!("debian.sh");
-/// Starts no service. On some Fedoras it installs Valkey instead, which the version check detects.
-const FEDORA: &str = "dnf install -y redis";
-const HOMEBREW: &str = "brew install redis";
+/// Starts no service.
+const FEDORA: &str = r#"dnf install -y "$1""#;
+const HOMEBREW: &str = r#"brew install "$1""#;
+
+/// What is installed, and its names.
+pub(super) struct Package {
+    what: &'static str,
+    apt: &'static str,
+    brew: &'static str,
+    dnf: &'static str,
+    /// Debian's name of the service.
+    service: &'static str,
+    /// The names of the service's processes.
+    processes: &'static [&'static str],
+}
+
+impl Package {
+    pub(super) const REDIS: Self = Self {
+        what: "Redis",
+        apt: "redis-server",
+        brew: "redis",
+        // On some Fedoras it installs Valkey instead, which the version check detects.
+        dnf: "redis",
+        service: "redis-server",
+        processes: &Flavor::PROGRAMS,
+    };
+
+    pub(super) const POSTGRES: Self = Self {
+        what: "PostgreSQL",
+        apt: "postgresql",
+        brew: "postgresql",
+        dnf: "postgresql-server",
+        service: "postgresql",
+        processes: &["postgres"],
+    };
+
+    pub(super) fn install(&self, consent: Consent) -> Outcome {
+        let rights = rights(consent.allows_sudo());
+        let manager = choose(|manager| is_present(manager.program()), rights).ok_or_else(|| {
+            Failure::new(format!(
+                "there is no package manager that may be used \
+                 (as root, with Homebrew, or by sudo with --yes or {VARIABLE}=yes)."
+            ))
+        })?;
+        let program = manager.program();
+        consent.confirm(&manager.plan(self, rights))?;
+        let before = self.services();
+        sh::run_aside(manager.command(self, rights))
+            .map_err(|_| Failure::new(format!("{program} could not install {}.", self.what)))?;
+        self.refuse_new_services(&before)
+    }
+
+    fn refuse_new_services(&self, before: &[String]) -> Outcome {
+        let mut left = self.services();
+        left.retain(|service| !before.contains(service));
+        if left.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::new(format!(
+            "the package left a service running (process {}); stop it, then retry.",
+            left.join(", ")
+        )))
+    }
+
+    /// The process ids of the servers that run as a system service.
+    fn services(&self) -> Vec<String> {
+        // No `ps`: small containers lack it. And where there is no /proc, no package starts a service.
+        let Ok(own) = fs::metadata("/proc/self") else {
+            return Vec::new();
+        };
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let processes = processes.filter_map(|entry| Process::read(&entry.path()));
+        services_in(processes, self.processes, own.uid())
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manager {
@@ -33,37 +105,6 @@ enum Rights {
     Root,
     Sudo,
     None,
-}
-
-pub(super) fn install(consent: Consent) -> Outcome<PathBuf> {
-    let rights = rights(consent.allows_sudo());
-    let manager = choose(|manager| is_present(manager.program()), rights).ok_or_else(|| {
-        Failure::new(format!(
-            "there is no package manager that may be used \
-             (as root, with Homebrew, or by sudo with --yes or {VARIABLE}=yes)."
-        ))
-    })?;
-    let program = manager.program();
-    consent.confirm(&manager.plan(rights))?;
-    let before = services();
-    sh::run_aside(manager.command(rights))
-        .map_err(|_| Failure::new(format!("{program} could not install Redis.")))?;
-    refuse_new_services(&before)?;
-    super::on_path(Flavor::Redis).ok_or_else(|| {
-        Failure::new("a package was installed, but there is still no Redis on the PATH.")
-    })
-}
-
-fn refuse_new_services(before: &[String]) -> Outcome {
-    let mut left = services();
-    left.retain(|service| !before.contains(service));
-    if left.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::new(format!(
-        "the package left a service running (process {}); stop it, then retry.",
-        left.join(", ")
-    )))
 }
 
 /// The first manager that is present and usable with these rights.
@@ -89,16 +130,21 @@ impl Manager {
         }
     }
 
-    fn command(self, rights: Rights) -> Command {
-        let script = match self {
-            Self::Apt => DEBIAN,
-            Self::Homebrew => HOMEBREW,
-            Self::Dnf => FEDORA,
-        };
+    /// The name of the package, and the script that installs it.
+    fn recipe(self, package: &Package) -> (&'static str, &'static str) {
+        match self {
+            Self::Apt => (package.apt, DEBIAN),
+            Self::Homebrew => (package.brew, HOMEBREW),
+            Self::Dnf => (package.dnf, FEDORA),
+        }
+    }
+
+    fn command(self, package: &Package, rights: Rights) -> Command {
+        let (name, script) = self.recipe(package);
         let words: &[&str] =
             if self.needs_sudo(rights) { &["sudo", "-n", "sh", "-c"] } else { &["sh", "-c"] };
         let mut command = Command::new(words[0]);
-        command.args(&words[1..]).arg(script);
+        command.args(&words[1..]).args([script, "sh", name, package.service]);
         command
     }
 
@@ -107,16 +153,12 @@ impl Manager {
     }
 
     /// The sentence that announces the installation.
-    fn plan(self, rights: Rights) -> String {
-        let (package, program) = match self {
-            Self::Apt => ("redis-server", "apt-get install"),
-            Self::Homebrew => ("redis", "brew install"),
-            Self::Dnf => ("redis", "dnf install"),
-        };
+    fn plan(self, package: &Package, rights: Rights) -> String {
+        let (what, program, (name, _)) = (package.what, self.program(), self.recipe(package));
         let sudo = if self.needs_sudo(rights) { "sudo " } else { "" };
         format!(
-            "the tests need Redis, which is not installed. This installs the system package `{package}` \
-             (`{sudo}{program}`) and starts no service; {VARIABLE}=no forbids it"
+            "the tests need {what}, which is not installed. This installs the system package `{name}` \
+             (`{sudo}{program} install`) and starts no service; {VARIABLE}=no forbids it"
         )
     }
 }
@@ -140,6 +182,7 @@ fn is_present(name: &str) -> bool {
 }
 
 /// A running process.
+#[derive(Clone)]
 struct Process {
     id: String,
     user: u32,
@@ -161,20 +204,13 @@ impl Process {
     }
 }
 
-/// The process ids of the servers that run as a system service.
-fn services() -> Vec<String> {
-    // No `ps`: small containers lack it. And where there is no /proc, no package starts a service.
-    let Ok(own) = fs::metadata("/proc/self") else {
-        return Vec::new();
-    };
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let processes = processes.filter_map(|entry| Process::read(&entry.path()));
-    services_in(processes, own.uid())
-}
-
 /// A service runs under its own user, unlike the servers that a test started.
-fn services_in(processes: impl Iterator<Item = Process>, own_user: u32) -> Vec<String> {
-    let is_server = |process: &Process| Flavor::PROGRAMS.contains(&process.name.trim_end());
+fn services_in(
+    processes: impl Iterator<Item = Process>,
+    names: &[&str],
+    own_user: u32,
+) -> Vec<String> {
+    let is_server = |process: &Process| names.contains(&process.name.trim_end());
     processes
         .filter(|process| process.user != own_user && is_server(process))
         .map(|process| process.id)
@@ -197,7 +233,9 @@ mod tests {
 
     #[test]
     fn sudo_is_used_only_where_it_is_needed() {
-        let program = |manager: Manager, rights| manager.command(rights).get_program().to_owned();
+        let program = |manager: Manager, rights| {
+            manager.command(&Package::REDIS, rights).get_program().to_owned()
+        };
         assert_eq!(program(Manager::Apt, Rights::Sudo), "sudo");
         assert_eq!(program(Manager::Homebrew, Rights::Sudo), "sh");
         assert_eq!(program(Manager::Dnf, Rights::Root), "sh");
@@ -205,9 +243,15 @@ mod tests {
 
     #[test]
     fn the_plan_names_the_package_and_the_command() {
-        let plan = Manager::Apt.plan(Rights::Sudo);
-        assert!(plan.contains("`redis-server` (`sudo apt-get install`)"), "{plan}");
-        assert!(Manager::Homebrew.plan(Rights::Sudo).contains("`redis` (`brew install`)"));
+        let plan = |manager: Manager, package| manager.plan(package, Rights::Sudo);
+        let redis = plan(Manager::Apt, &Package::REDIS);
+        assert!(redis.contains("need Redis,"), "{redis}");
+        assert!(redis.contains("`redis-server` (`sudo apt-get install`)"), "{redis}");
+        let redis = plan(Manager::Homebrew, &Package::REDIS);
+        assert!(redis.contains("`redis` (`brew install`)"), "{redis}");
+        let postgres = plan(Manager::Apt, &Package::POSTGRES);
+        assert!(postgres.contains("need PostgreSQL,"), "{postgres}");
+        assert!(postgres.contains("`postgresql` (`sudo apt-get install`)"), "{postgres}");
     }
 
     #[test]
@@ -220,6 +264,9 @@ mod tests {
             process("21", 0, "redis-server\n"),
             process("22", 105, "postgres\n"),
         ];
-        assert_eq!(services_in(processes.into_iter(), 0), ["20"]);
+        let services =
+            |package: &Package| services_in(processes.iter().cloned(), package.processes, 0);
+        assert_eq!(services(&Package::REDIS), ["20"]);
+        assert_eq!(services(&Package::POSTGRES), ["22"]);
     }
 }
