@@ -67,8 +67,9 @@ async fn a_later_holder_waits_for_a_write_that_was_checked() {
 /// A snapshot from before the other's commit would read old data, so the database refuses; a repetition succeeds.
 #[tokio::test]
 async fn an_old_snapshot_is_refused_and_a_repetition_succeeds() {
+    let (_server, pool) = postgres().await;
     for begin in ["BEGIN ISOLATION LEVEL REPEATABLE READ", "BEGIN ISOLATION LEVEL SERIALIZABLE"] {
-        let (_server, pool) = postgres().await;
+        sqlx::raw_sql("DELETE FROM tenure_fences").execute(&pool).await.unwrap();
         let earlier = register_and_write(&pool).await;
         let later = start_later_holder(&pool, begin).await;
         earlier.commit().await.unwrap();
