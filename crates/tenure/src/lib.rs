@@ -37,6 +37,8 @@
 
 mod barrier;
 pub mod blocking;
+#[cfg(doctest)]
+mod book;
 mod client;
 mod clock;
 mod core;
