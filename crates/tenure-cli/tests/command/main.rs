@@ -5,6 +5,7 @@
 #[macro_use]
 mod fixture;
 
+mod book;
 mod completion;
 mod detached;
 mod doctor;
