@@ -4,8 +4,10 @@
 //! integration run the same steps.
 
 mod bench;
+mod book;
 mod busy;
 mod deny;
+mod documents;
 mod fuzz;
 mod msrv;
 mod portability;
@@ -42,13 +44,15 @@ enum Chore {
     /// A server that cannot be provided is a failure, never a skipped test; TENURE_TEST_ONLY=redis, or
     /// =redis,valkey, runs the tests with these Redis servers alone.
     Test(test::Options),
-    /// Check everything that a change must pass: formatting, lints, docs, promises, oldest Rust, fuzz targets,
+    /// Check everything that a change must pass: formatting, lints, docs, documents, promises, oldest Rust, fuzz targets,
     /// dependencies, then every test.
     ///
     /// Stops at the first failure. This is what the continuous integration runs.
     Verify(verify::Options),
     /// Run the library's benchmarks and print the results.
     Bench(bench::Options),
+    /// Build the documents as a book, with an installed mdBook.
+    Book,
     /// Print the variables that pass the servers' paths to the tests.
     #[command(hide = true)]
     Server(server::Options),
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
         Chore::Test(options) => test::run(&options),
         Chore::Verify(options) => verify::run(&options),
         Chore::Bench(options) => bench::run(&options),
+        Chore::Book => book::run(),
         Chore::Server(options) => server::run(&options),
     };
     match outcome {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::{deny, fuzz, msrv, portability, promises, requirements, sh, test};
+use crate::{deny, documents, fuzz, msrv, portability, promises, requirements, sh, test};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -21,6 +21,7 @@ pub(crate) fn run(options: &Options) -> sh::Outcome {
     sh::step("formatting", formatting)?;
     sh::step("lints", lints)?;
     sh::step("documentation", documentation)?;
+    sh::step("documents", documents::check)?;
     sh::step("promises", promises::check)?;
     sh::step("requirements", requirements::check)?;
     sh::step("oldest Rust", msrv::check)?;
