@@ -11,7 +11,7 @@ pub use fallback::Fallback;
 
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -149,20 +149,16 @@ impl Tenure {
     pub(crate) async fn try_acquire(&self, spec: &Arc<Spec>) -> Result<Option<Guard>, Error> {
         let started = clock::now();
         let span = spans::acquire(&spec.name, &self.client.driver.engine);
-        let result = span.run(self.client.try_acquire(spec)).await;
+        let result = span.run(pin!(self.client.try_acquire(spec))).await;
         self.client.conclude(spec, started, &span, result)
     }
 
     pub(crate) async fn acquire(&self, spec: &Arc<Spec>, wait: &Wait) -> Result<Guard, Error> {
         let started = clock::now();
         let span = spans::acquire(&spec.name, &self.client.driver.engine);
-        let acquiring = async {
-            match self.client.warn_waiting_after {
-                Some(after) => self.client.acquire_warning(spec, wait, after).await,
-                None => self.client.acquire(spec, wait).await,
-            }
-        };
-        let result = span.run(acquiring).await.map(Some);
+        let acquiring = pin!(self.client.acquire(spec, wait));
+        let warning = pin!(self.client.warn_of_long_wait(spec, started));
+        let result = span.run(pin!(beside(acquiring, warning))).await.map(Some);
         let guard = self.client.conclude(spec, started, &span, result)?;
         Ok(guard.expect("an acquire ends with a guard or an error"))
     }
@@ -196,31 +192,14 @@ impl Client {
         }
     }
 
-    /// The same, and logs the holder if it takes longer than `after`.
-    async fn acquire_warning(
-        &self,
-        spec: &Arc<Spec>,
-        wait: &Wait,
-        after: Duration,
-    ) -> Result<Guard, Error> {
-        let started = clock::now();
-        let mut acquiring = pin!(self.acquire(spec, wait));
-        let warning = async {
-            self.driver.alarm(started + after).await;
-            let name = &spec.name;
-            let info = self.driver.engine.inspect(name.clone()).await;
-            let info = info.map_err(|error| failed(name, "inspect", error));
-            telemetry::waits_long(name, clock::now().since(started), info.as_ref());
-        };
-        let mut warning = pin!(warning);
-        let mut is_warned = false;
-        poll_fn(|context| {
-            if !is_warned {
-                is_warned = warning.as_mut().poll(context).is_ready();
-            }
-            acquiring.as_mut().poll(context)
-        })
-        .await
+    /// Logs the holder of a lock that is waited for, once that takes too long.
+    async fn warn_of_long_wait(&self, spec: &Arc<Spec>, started: Moment) {
+        let Some(after) = self.warn_waiting_after else { return };
+        self.driver.alarm(started + after).await;
+        let name = &spec.name;
+        let info = self.driver.engine.inspect(name.clone()).await;
+        let info = info.map_err(|error| failed(name, "inspect", error));
+        telemetry::waits_long(name, clock::now().since(started), info.as_ref());
     }
 
     /// Reports how an acquire has ended.
@@ -239,6 +218,19 @@ impl Client {
         }
         result
     }
+}
+
+/// Runs `work` to its end, and something else beside it, until then at most.
+async fn beside<T>(
+    mut work: Pin<&mut impl Future<Output = T>>,
+    mut other: Pin<&mut impl Future<Output = ()>>,
+) -> T {
+    let mut is_done = false;
+    poll_fn(|context| {
+        is_done = is_done || other.as_mut().poll(context).is_ready();
+        work.as_mut().poll(context)
+    })
+    .await
 }
 
 fn failed(name: &LockName, action: &'static str, error: StoreError) -> Error {

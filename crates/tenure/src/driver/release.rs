@@ -1,6 +1,6 @@
 //! Releasing a lock, in every path: `release`, drop, panic, cancellation (I8).
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl Driver {
         let was_lost = pending.was_lost;
         // After its deadline, a hold that this release has ended would be reported as lost.
         let until = (clock::now() + self.settings.patience).min(held.deadline());
-        let result = span.run(pending.retry_refused(until)).await;
+        let result = span.run(pin!(pending.retry_refused(until))).await;
         match result {
             _ if was_lost => Ok(Released::AlreadyLost),
             Ok(ReleaseOutcome::Released { .. }) => Ok(Released::Now),

@@ -3,6 +3,7 @@
 //! The first attempt also joins the store's queue, so a waiter costs no second trip. An attempt that is
 //! in flight when the caller gives up is finished in the background and undone (I8).
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use super::flight::{Flight, no_answer, unproposed};
@@ -159,7 +160,7 @@ impl Driver {
             }
         };
         let _waiting = Waiting::of(spec.group);
-        let waited = spans::wait(&spec.name).run(self.wait_in(ticket, end)).await;
+        let waited = spans::wait(&spec.name).run(pin!(self.wait_in(ticket, end))).await;
         let waited = waited.unwrap_or_else(|| Err(self.over(&spec.name, started)));
         waited.map(Guard::queued)
     }

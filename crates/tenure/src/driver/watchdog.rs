@@ -5,6 +5,7 @@
 //! go to the engine in one call.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,7 +74,7 @@ impl Driver {
             Err(later) => {
                 let driver = self.clone();
                 self.spawn(async move {
-                    let result = span.run(later).await;
+                    let result = span.run(pin!(later)).await;
                     driver.renewed(&batch, sent, result);
                 });
             }

@@ -11,7 +11,7 @@
 //! Without a subscriber none of them is made. A subscriber is foreign code: its panics are caught.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::Pin;
 
 use tracing::{Level, Span, field, info_span};
 
@@ -33,11 +33,10 @@ impl Scope {
         Self(is_enabled.then(|| foreign::call(make)).flatten())
     }
 
-    /// Runs `work` within the span.
-    pub(crate) async fn run<F: Future>(&self, work: F) -> F::Output {
-        let Some(span) = &self.0 else { return work.await };
-        let mut work = pin!(work);
+    /// Runs `work` within the span. It is pinned by the caller, because a future that is moved takes its space twice.
+    pub(crate) async fn run<F: Future>(&self, mut work: Pin<&mut F>) -> F::Output {
         poll_fn(|context| {
+            let Some(span) = &self.0 else { return work.as_mut().poll(context) };
             let entered = foreign::call(|| span.enter());
             let polled = work.as_mut().poll(context);
             foreign::call(|| drop(entered));
