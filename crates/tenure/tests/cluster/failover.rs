@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::Released;
+use tenure::{Error, Released};
 use tenure_testkit::Cluster;
 
 use super::fixture::{
-    LEASE, LONG, THIRDS, acquire, connect, name_in, names_in, on_all, on_all_with_failover, run,
-    slot, until, until_queued, until_replicated, with,
+    LEASE, LONG, THIRDS, acquire, connect, name_in, names_in, on_all, on_all_with_failover, pass,
+    run, slot, until, until_queued, until_replicated, with,
 };
 use super::load::Load;
+use super::outage::counter;
 
 /// I1, I7, I9: an operator has a replica take over. The holder keeps its lock, its waiter is granted it by the new primary,
 /// and clients under load see no two holders.
@@ -114,6 +115,110 @@ async fn believes_no_ghost(cluster: Arc<Cluster>) {
 #[test]
 fn a_grant_of_a_replaced_primary_is_not_believed() {
     on_all_with_failover(believes_no_ghost);
+}
+
+/// A primary was stopped, replaced and continued. A client that had been idle sent it requests shortly before that: it answered
+/// them fast, and so they were believed. Two clients held one lock (I1), and a release that was reported as done was not (I6).
+async fn believes_no_fast_ghost(cluster: Arc<Cluster>) {
+    let idle = connect(&cluster).await;
+    let [taken, released] = two_names();
+    drop(idle.lock(&taken).acquire().await.unwrap());
+    let held = idle.lock(&released).lease(LEASE).acquire().await.unwrap();
+    until_replicated(&cluster, &released).await;
+    let first = slot(&taken);
+    with(&cluster, move |cluster| {
+        cluster.nodes[0].pause(true);
+        cluster.await_owner_other_than(first, 0);
+    })
+    .await;
+    let other = connect(&cluster).await;
+    let theirs = other.lock(&taken).lease(LEASE).acquire().await.unwrap();
+    let lock = idle.lock(&taken).lease(LEASE);
+    let acquiring = tokio::spawn(async move { lock.try_acquire().await });
+    let releasing = tokio::spawn(held.release());
+    pass(Duration::from_millis(100)).await;
+    cluster.nodes[0].pause(false);
+    if let Ok(Some(guard)) = acquiring.await.unwrap() {
+        assert!(guard.is_lost() || theirs.is_lost(), "I1: two clients hold {taken}");
+    }
+    match releasing.await.unwrap() {
+        // The release goes on in the background.
+        Err(error) => assert!(matches!(error, Error::Unknown { .. }), "{error:?}"),
+        Ok(outcome) => assert_eq!(outcome, Released::Now),
+    }
+    let next = other.lock(&released).acquire_within(Duration::from_secs(10)).await;
+    drop(next.expect("I6: it is free long before its lease ends"));
+}
+
+fn two_names() -> [String; 2] {
+    let mut names = names_in(&THIRDS[0]);
+    [names.next().unwrap(), names.next().unwrap()]
+}
+
+#[test]
+fn a_fast_answer_of_a_replaced_primary_is_not_believed() {
+    on_all_with_failover(believes_no_fast_ghost);
+}
+
+/// I1: the same with a message. A primary that was replaced performs the release in its socket, and hands the lock over to its
+/// first waiter, which has been idle. Meanwhile the new primary has given it to another client.
+async fn believes_no_message_of_a_ghost(cluster: Arc<Cluster>) {
+    let (holder, waiter) = (connect(&cluster).await, connect(&cluster).await);
+    let name = name_in(&THIRDS[0]);
+    let held = holder.lock(&name).lease(LEASE).acquire().await.unwrap();
+    let lock = waiter.lock(&name).lease(LEASE);
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    until_queued(&holder, &name, 1).await;
+    until_replicated(&cluster, &name).await;
+    // The waiter, too.
+    pass(Duration::from_millis(200)).await;
+    let first = slot(&name);
+    with(&cluster, move |cluster| {
+        cluster.nodes[0].pause(true);
+        cluster.await_owner_other_than(first, 0);
+    })
+    .await;
+    let other = connect(&cluster).await;
+    let releasing = tokio::spawn(held.release());
+    pass(Duration::from_millis(50)).await;
+    other.lock(&name).force_release("the holder does not answer").await.unwrap();
+    let theirs = other.lock(&name).lease(LEASE).acquire().await.unwrap();
+    cluster.nodes[0].pause(false);
+    if let Ok(granted) = tokio::time::timeout(Duration::from_secs(1), waiting).await {
+        let guard = granted.unwrap().unwrap();
+        assert!(guard.is_lost() || theirs.is_lost(), "I1: two clients hold {name}");
+    }
+    let _ = releasing.await.unwrap();
+}
+
+#[test]
+fn a_message_of_a_replaced_primary_is_not_believed() {
+    on_all_with_failover(believes_no_message_of_a_ghost);
+}
+
+/// What a silence costs: the first answer after it is confirmed by the other primaries, on the connections that there are.
+async fn confirms_after_a_silence(cluster: Arc<Cluster>) {
+    let client = connect(&cluster).await;
+    let name = name_in(&THIRDS[0]);
+    drop(client.lock(&name).acquire().await.unwrap());
+    let before = with(&cluster, connections).await;
+    let pairs = 20;
+    for _ in 0..pairs {
+        pass(Duration::from_millis(300)).await;
+        client.lock(&name).acquire().await.unwrap().release().await.unwrap();
+    }
+    // Counting makes some of its own.
+    let made = with(&cluster, connections).await - before;
+    assert!(made < pairs, "{made} connections for {pairs} locks");
+}
+
+fn connections(cluster: &Cluster) -> u64 {
+    counter(cluster, "stats", "total_connections_received")
+}
+
+#[test]
+fn an_answer_after_a_silence_is_confirmed_without_new_connections() {
+    on_all(confirms_after_a_silence);
 }
 
 /// I9: a primary stops, and is not replaced. The locks of others are renewed in time; its own are lost in time.

@@ -142,3 +142,22 @@ fn locks_are_inspected_though_a_node_is_down() {
         run(flavor, inspects_without_a_record, |it| it.replicas(0));
     }
 }
+
+/// A URL named twenty nodes that were gone, and three that were not: half of the clients could not connect, because only some
+/// were asked. And late answers were not confirmed, because the nodes that were gone counted among those that did not answer.
+async fn ignores_nodes_that_are_gone(cluster: Arc<Cluster>) {
+    let gone: Vec<_> = (1..=20).map(|port| format!("127.0.0.1:{port},")).collect();
+    let url = cluster.url().replace("://", &format!("://{}", gone.concat()));
+    for _ in 0..10 {
+        drop(Tenure::connect(&url).await.unwrap());
+    }
+    let client = Tenure::connect(&url).await.unwrap();
+    with(&cluster, |cluster| drop(cluster.command(0, &["CLIENT", "PAUSE", "400", "WRITE"]))).await;
+    let acquired = client.lock(name_in(&THIRDS[0])).try_acquire().await;
+    assert!(acquired.unwrap().is_some(), "confirmed, and so believed");
+}
+
+#[test]
+fn nodes_of_the_url_that_are_gone_do_not_matter() {
+    on_all(ignores_nodes_that_are_gone);
+}

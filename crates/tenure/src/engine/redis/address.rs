@@ -11,7 +11,7 @@ use percent_encoding::percent_decode_str;
 use rustls::pki_types::ServerName;
 use url::Url;
 
-use super::cluster::Members;
+use super::cluster::{Members, Presence};
 use super::cluster_url;
 use super::pace::Pace;
 use super::resp::Command;
@@ -49,7 +49,7 @@ pub(super) enum Master {
     /// The one that Sentinels name.
     Named(Arc<Sentinels>),
     /// A node of a cluster.
-    Member(Arc<Members>, HostPort),
+    Member(Arc<Presence>),
 }
 
 impl Master {
@@ -61,7 +61,7 @@ impl Master {
         match self {
             Self::At(endpoint) => Ok(endpoint.clone()),
             Self::Named(sentinels) => sentinels.locate(pace).await,
-            Self::Member(members, at) => members.endpoint(at),
+            Self::Member(presence) => presence.endpoint(),
         }
     }
 }
@@ -71,7 +71,7 @@ impl fmt::Display for Master {
         match self {
             Self::At(endpoint) => endpoint.fmt(f),
             Self::Named(sentinels) => sentinels.fmt(f),
-            Self::Member(_, at) => at.fmt(f),
+            Self::Member(presence) => presence.at.fmt(f),
         }
     }
 }

@@ -11,7 +11,9 @@
 //!   ([`shards`](super::shards)).
 
 mod ballot;
+mod confirming;
 mod members;
+mod presence;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +23,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 pub(super) use self::members::Members;
+pub(super) use self::presence::Presence;
 use super::address::HostPort;
 use super::node::{Node, Setup};
 use super::pace::{Pace, pause, random};
@@ -84,7 +87,6 @@ impl Cluster {
         members: Arc<Members>,
         setup: Setup,
     ) -> Result<Arc<Self>, StoreError> {
-        members.confirm_on(&setup.io);
         let (asked, asking) = (members.clone(), setup.io.clone());
         let ended = |_| StoreError::refused("the client's I/O thread has ended");
         // On the I/O thread: this future may be polled by any executor.
@@ -97,6 +99,7 @@ impl Cluster {
             outdated: Arc::default(),
             changed: Notify::new(),
         });
+        cluster.members.confirm_with(&cluster.setup.io, &cluster.this);
         cluster.apply(&ballot::count(&views));
         let mut failed = None;
         let nodes = cluster.nodes();
@@ -131,11 +134,16 @@ impl Cluster {
         lock(&self.state).slots[usize::from(slot % SLOTS)].as_ref().map(|node| node.number)
     }
 
+    /// The node with a number.
+    pub(super) fn numbered(&self, number: u64) -> Option<Arc<Node>> {
+        let state = lock(&self.state);
+        let member = state.nodes.values().find(|member| member.node.number == number);
+        member.map(|member| member.node.clone())
+    }
+
     /// How many calls to a node may be in flight.
     pub(super) fn calls_to(&self, number: u64) -> usize {
-        let state = lock(&self.state);
-        let node = state.nodes.values().find(|member| member.node.number == number);
-        node.map_or(1, |member| member.node.commands.trip.calls())
+        self.numbered(number).map_or(1, |node| node.commands.trip.calls())
     }
 
     /// The nodes that have slots.

@@ -242,12 +242,12 @@ impl Link {
         }
     }
 
-    /// Sends a command; a reply that takes long is confirmed where a server may have been replaced meanwhile.
+    /// Sends a command; its reply is confirmed where the server may have been replaced before.
     pub(super) fn send_on(&self, wire: &Arc<Wire>, command: &Command, done: Done) {
         let done = match &self.address.master {
             Master::At(_) => done,
             Master::Named(sentinels) => sentinels.confirm_if_slow(done),
-            Master::Member(members, at) => members.confirm_if_slow(at, self.trip.fastest(), done),
+            Master::Member(node) => node.confirm_answer(self.trip.fastest(), done),
         };
         wire.send(command, done);
     }
@@ -269,6 +269,20 @@ impl Link {
         let (done, reply) = oneshot::channel();
         self.send(command, Box::new(|result| drop(done.send(result))));
         async { reply.await.unwrap_or_else(|_| Err(closed())) }
+    }
+
+    /// Sends a command whose reply need not be confirmed, if the connection is up.
+    pub(super) fn ask(
+        &self,
+        command: &Command,
+    ) -> impl Future<Output = Result<Reply, StoreError>> + Send + use<> {
+        let asked = self.wire().map(|wire| request(&wire, command));
+        async {
+            match asked {
+                Some(reply) => reply.await,
+                None => Err(StoreError::refused("the connection is down")),
+            }
+        }
     }
 
     pub(super) fn down(&self, why: StoreError) {

@@ -38,6 +38,7 @@ pub(super) mod fuzzing;
 mod host_list;
 mod inbox;
 mod keys;
+mod late;
 mod link;
 mod marker;
 mod node;

@@ -19,7 +19,7 @@ pub(super) struct Redirect {
 /// The redirection in a reply of a node of a cluster.
 pub(super) fn read(reply: &Reply, asked: &Address) -> Option<Redirect> {
     match (reply, &asked.master) {
-        (Reply::Error(error), Master::Member(_, at)) => parse(error, &at.host),
+        (Reply::Error(error), Master::Member(node)) => parse(error, &node.at.host),
         _ => None,
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::address::{Address, Endpoint};
+use super::address::{Address, Endpoint, Master};
 use super::cluster::missed_in;
 use super::dialogue::{self, Dialogue};
 use super::node::Setup;
@@ -204,7 +204,7 @@ impl Subscriber {
         match (kind(reply), text(1), text(2)) {
             (Some("message" | "smessage"), _, message) => {
                 match message.and_then(read) {
-                    Some(wakeup) => self.wakeups.wake(wakeup),
+                    Some(wakeup) => self.wake(wakeup),
                     None => telemetry::not_understood(),
                 }
                 true
@@ -220,6 +220,23 @@ impl Subscriber {
             }
             (None, ..) => errors::error_in(reply).is_some_and(|error| self.refused(error)),
             (kind, ..) => kind == Some("pong"),
+        }
+    }
+
+    /// Delivers a wake-up. A node of a cluster may have been replaced before it granted the lock (I1): if the others do not
+    /// confirm that it is a primary, the waiter asks.
+    fn wake(&self, wakeup: Wakeup) {
+        match (&self.address.master, wakeup) {
+            (Master::Member(node), Wakeup::Granted { name, entry, grant }) => {
+                let wakeups = self.wakeups.clone();
+                node.confirm_message(self.trip.fastest(), move |is_confirmed| {
+                    wakeups.wake(match is_confirmed {
+                        true => Wakeup::Granted { name, entry, grant },
+                        false => Wakeup::Sooner { name, entry },
+                    });
+                });
+            }
+            (_, wakeup) => self.wakeups.wake(wakeup),
         }
     }
 

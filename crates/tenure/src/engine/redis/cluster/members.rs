@@ -1,12 +1,8 @@
 //! The nodes of a cluster, and what they say about it.
-//!
-//! **Confirming.** A primary that was stopped, replaced and continued first answers the requests in its socket buffers,
-//! with success, and all of that is lost. So a reply that took long counts only if the other nodes still name the same
-//! primary.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -17,11 +13,10 @@ use super::super::dialogue::Dialogue;
 use super::super::errors;
 use super::super::resp::{Command, Reply};
 use super::super::tls::Trust;
-use super::super::wire::Done;
+use super::Cluster;
+use super::presence::Presence;
 use super::view::View;
-use crate::clock;
 use crate::error::StoreError;
-use crate::foreign;
 use crate::owner::unique_number;
 use crate::sync::lock;
 
@@ -34,10 +29,6 @@ const OTHERS_TIME: Duration = Duration::from_millis(100);
 /// How many nodes are asked at once, at most.
 const MOST_ASKED: usize = 9;
 
-/// A reply that took this long is confirmed before it is used. A node is replaced after `cluster-node-timeout`, which is
-/// rarely below a second, and some hundred milliseconds more.
-const SLOW: Duration = Duration::from_millis(250);
-
 /// What an answer may cost in memory: a thousand ranges of slots, each with several nodes.
 const LARGEST: usize = 16 * 1024 * 1024;
 
@@ -48,23 +39,13 @@ pub(in super::super) struct Members {
     trust: Option<Trust>,
     /// The nodes that the last answers have named.
     known: Mutex<BTreeSet<HostPort>>,
-    /// Late replies of nodes that are to be confirmed, and whether a task does so.
-    late: Mutex<BTreeMap<HostPort, Late>>,
-    /// The I/O thread's runtime.
-    io: OnceLock<Handle>,
-}
-
-/// The late replies of one node.
-#[derive(Default)]
-struct Late {
-    replies: Vec<(Result<Reply, StoreError>, Done)>,
-    is_being_confirmed: bool,
+    /// The I/O thread's runtime, and the client's connections.
+    confirming: OnceLock<(Handle, Weak<Cluster>)>,
 }
 
 impl Members {
     pub(in super::super) fn new(listed: Vec<HostPort>, login: Login, trust: Option<Trust>) -> Self {
-        let (known, late) = (Mutex::default(), Mutex::default());
-        Self { listed, login, trust, known, late, io: OnceLock::new() }
+        Self { listed, login, trust, known: Mutex::default(), confirming: OnceLock::new() }
     }
 
     /// Where a node listens.
@@ -74,20 +55,39 @@ impl Members {
 
     /// The address of one node.
     pub(super) fn address(self: &Arc<Self>, at: &HostPort) -> Address {
-        Address { master: Master::Member(self.clone(), at.clone()), login: self.login.clone() }
+        let presence = Arc::new(Presence::new(self.clone(), at.clone()));
+        Address { master: Master::Member(presence), login: self.login.clone() }
     }
 
-    /// Answers that take long are confirmed by tasks of this runtime.
-    pub(super) fn confirm_on(&self, io: &Handle) {
-        let _ = self.io.set(io.clone());
+    /// Answers are confirmed by tasks of this runtime, with the nodes that the client is connected to.
+    pub(super) fn confirm_with(&self, io: &Handle, cluster: &Weak<Cluster>) {
+        let _ = self.confirming.set((io.clone(), cluster.clone()));
     }
 
-    /// Asks several nodes at once for their views. Some of the nodes may be down.
+    /// The runtime on which answers are confirmed; none before there are connections.
+    pub(super) fn io(&self) -> Option<&Handle> {
+        self.confirming.get().map(|(io, _)| io)
+    }
+
+    /// Asks several nodes at once for their views, and others if none of these answers. Some of the nodes may be down.
     ///
     /// # Errors
     /// When none of them answers.
     pub(super) async fn views(self: &Arc<Self>) -> Result<Vec<View>, StoreError> {
-        let mut asking = self.ask(None);
+        let mut result = Err(StoreError::refused(format!("no node of {self} answers")));
+        for some in self.candidates().chunks(MOST_ASKED) {
+            result = self.views_of(some).await;
+            if let Ok(views) = &result {
+                self.remember(views);
+                break;
+            }
+        }
+        result
+    }
+
+    /// The views of some of these nodes; an error if none of them answers.
+    async fn views_of(self: &Arc<Self>, some: &[HostPort]) -> Result<Vec<View>, StoreError> {
+        let mut asking = self.ask(some);
         let (mut views, mut failed) = (Vec::new(), None);
         let mut wait = ANSWER_TIME + OTHERS_TIME;
         while let Ok(Some(answer)) = tokio::time::timeout(wait, asking.join_next()).await {
@@ -104,74 +104,37 @@ impl Members {
             let nothing = || StoreError::refused(format!("no node of {self} answers"));
             return Err(failed.unwrap_or_else(nothing));
         }
-        self.remember(&views);
         Ok(views)
     }
 
-    /// Has the reply to a request that is sent now confirmed, if it takes long, at a node with this round trip. An error is no
-    /// grant, and need not be confirmed.
-    pub(in super::super) fn confirm_if_slow(
-        self: &Arc<Self>,
-        at: &HostPort,
-        round_trip: Duration,
-        done: Done,
-    ) -> Done {
-        let (sent, members, at) = (clock::now(), self.clone(), at.clone());
-        Box::new(move |result| {
-            let is_answer = matches!(&result, Ok(reply) if errors::error_in(reply).is_none());
-            let is_slow = is_answer && clock::now().since(sent) >= SLOW + round_trip;
-            match members.io.get().filter(|_| is_slow).cloned() {
-                Some(io) => members.confirm_later(at, result, done, &io),
-                None => done(result),
-            }
-        })
-    }
-
-    /// Adds a late reply to those that the next question confirms: a node that was stalled has many of them.
-    fn confirm_later(
-        self: &Arc<Self>,
-        at: HostPort,
-        result: Result<Reply, StoreError>,
-        done: Done,
-        io: &Handle,
-    ) {
-        let mut late = lock(&self.late);
-        let of_node = late.entry(at.clone()).or_default();
-        of_node.replies.push((result, done));
-        if std::mem::replace(&mut of_node.is_being_confirmed, true) {
-            return;
+    /// Whether other nodes still name a node as a primary. It may have been replaced if too few of them answer.
+    pub(super) async fn is_still_owner(self: &Arc<Self>, at: &HostPort) -> bool {
+        let cluster = self.confirming.get().and_then(|(_, cluster)| cluster.upgrade());
+        let named = match &cluster {
+            Some(cluster) => cluster.is_still_named(at).await,
+            None => None,
+        };
+        let is_owner = match named {
+            Some(is_owner) => is_owner,
+            None => self.is_named_by_most(at).await,
+        };
+        if !is_owner {
+            cluster.iter().for_each(|cluster| cluster.note_doubt());
         }
-        drop(late);
-        let members = self.clone();
-        drop(io.spawn(async move {
-            while let Some(replies) = members.take_late(&at) {
-                let is_confirmed = members.is_still_owner(&at).await;
-                for (result, done) in replies {
-                    let late =
-                        "the answer came so late that the node may have been replaced meanwhile";
-                    let result = if is_confirmed { result } else { Err(StoreError::unknown(late)) };
-                    foreign::call(|| done(result));
-                }
-            }
-        }));
+        is_owner
     }
 
-    /// The late replies of a node, which arrived before the question that confirms them; none if there are none.
-    fn take_late(&self, at: &HostPort) -> Option<Vec<(Result<Reply, StoreError>, Done)>> {
-        let mut late = lock(&self.late);
-        let replies = std::mem::take(&mut late.get_mut(at)?.replies);
-        if replies.is_empty() {
-            late.remove(at);
-            return None;
-        }
-        Some(replies)
-    }
-
-    /// Whether most of the other nodes answer, and all of these say that a node has slots.
-    async fn is_still_owner(self: &Arc<Self>, at: &HostPort) -> bool {
-        let mut asking = self.ask(Some(at));
-        let (asked, mut answered) = (asking.len(), 0);
-        while answered * 2 <= asked && asked > 0 {
+    /// Whether most of the other nodes, replicas among them, answer on new connections, and all of these say that a node
+    /// has slots.
+    async fn is_named_by_most(self: &Arc<Self>, at: &HostPort) -> bool {
+        // Those of the URL may be gone for good.
+        let known = lock(&self.known).clone();
+        let mut others: Vec<_> = known.into_iter().filter(|it| it != at).collect();
+        rotate(&mut others);
+        others.truncate(MOST_ASKED);
+        let mut asking = self.ask(&others);
+        let mut answered = 0;
+        while answered * 2 <= others.len() && !others.is_empty() {
             match asking.join_next().await {
                 Some(Ok((_, Ok(view)))) if view.is_owner(at) => answered += 1,
                 Some(Ok((_, Ok(_)))) | None => return false,
@@ -181,20 +144,22 @@ impl Members {
         true
     }
 
-    /// Asks some nodes at once, all but one.
-    fn ask(
-        self: &Arc<Self>,
-        but: Option<&HostPort>,
-    ) -> JoinSet<(HostPort, Result<View, StoreError>)> {
+    /// Where nodes may be asked: those that the last answers have named, and then those of the URL.
+    fn candidates(&self) -> Vec<HostPort> {
         let known = lock(&self.known).clone();
-        let all: BTreeSet<_> = self.listed.iter().cloned().chain(known).collect();
-        let mut some: Vec<_> = all.into_iter().filter(|at| Some(at) != but).collect();
-        // Not always the same ones, if there are many.
-        let first = unique_number() as usize % some.len().max(1);
-        some.rotate_left(first);
-        some.truncate(MOST_ASKED);
+        let mut listed: Vec<_> =
+            self.listed.iter().filter(|it| !known.contains(it)).cloned().collect();
+        let mut all: Vec<_> = known.into_iter().collect();
+        rotate(&mut all);
+        rotate(&mut listed);
+        all.append(&mut listed);
+        all
+    }
+
+    /// Asks some nodes at once.
+    fn ask(self: &Arc<Self>, some: &[HostPort]) -> JoinSet<(HostPort, Result<View, StoreError>)> {
         let mut asking = JoinSet::new();
-        for at in some {
+        for at in some.iter().cloned() {
             let members = self.clone();
             asking.spawn(async move {
                 let view = members.view(&at).await;
@@ -230,6 +195,12 @@ impl Members {
         let named = views.iter().flat_map(|view| &view.nodes).cloned();
         *lock(&self.known) = named.collect();
     }
+}
+
+/// So that not always the same ones are asked, if there are many.
+fn rotate(nodes: &mut [HostPort]) {
+    let first = unique_number() as usize % nodes.len().max(1);
+    nodes.rotate_left(first);
 }
 
 /// The error for an answer that is not that of a node of a cluster.
