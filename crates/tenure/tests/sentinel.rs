@@ -11,7 +11,7 @@ mod waiting;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use flavors::on_all;
@@ -186,20 +186,23 @@ async fn sentinels_that_the_url_does_not_name_are_found() {
     drop(acquire(&client, "x").await);
 }
 
-/// A Sentinel that names any server as the master, and announces nothing.
+/// A Sentinel that names any server as the master, and announces nothing. It knows no other.
 struct Fake {
     port: u16,
     master: Arc<AtomicU16>,
+    /// How many connections were made to it.
+    connections: Arc<AtomicUsize>,
 }
 
 impl Fake {
     fn start(id: usize, master: &Arc<AtomicU16>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let fake = Self { port, master: master.clone() };
-        let master = fake.master.clone();
+        let fake = Self { port, master: master.clone(), connections: Arc::default() };
+        let (master, connections) = (fake.master.clone(), fake.connections.clone());
         std::thread::spawn(move || {
             for client in listener.incoming() {
+                connections.fetch_add(1, Ordering::SeqCst);
                 let (client, master) = (client.unwrap(), master.clone());
                 std::thread::spawn(move || answer(client, id, &master));
             }
@@ -258,6 +261,51 @@ async fn all_connections_lead_to_one_master() {
         .await;
         servers[0].connect().unwrap().command(&["FLUSHALL"]).unwrap();
     }
+}
+
+/// I1: a Sentinel that had been reset knew no other, and named an old master. It was the nearest of four, and decided alone for
+/// every client that it answered first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sentinel_that_knows_no_other_does_not_decide_alone() {
+    let group = start(Flavor::Redis, 1).await;
+    let old = Server::builder().on_port().start();
+    let stale = Fake::start(9, &Arc::new(AtomicU16::new(old.port().unwrap())));
+    let url = group.url().replace("://", &format!("://127.0.0.1:{},", stale.port));
+    for round in 0..20 {
+        let name = format!("x{round}");
+        let _guard = connect(&url).await.lock(&name).acquire().await.unwrap();
+        assert!(!has(&old, &name), "the majority names another master");
+    }
+}
+
+/// A master stalled with hundreds of calls in flight. The Sentinels were asked about each late answer, on a connection of its
+/// own: more than a thousand at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_answers_are_confirmed_together() {
+    let server = Server::builder().on_port().start();
+    let far = tenure_testkit::Distance::start(&server, Duration::from_millis(10));
+    let port = far.url().rsplit(':').next().unwrap().parse().unwrap();
+    let fakes: Vec<_> =
+        (1..=3).map(|id| Fake::start(id, &Arc::new(AtomicU16::new(port)))).collect();
+    let hosts: Vec<_> = fakes.iter().map(|fake| format!("127.0.0.1:{}", fake.port)).collect();
+    let client = connect(&format!("redis+sentinel://{}/main", hosts.join(","))).await;
+    drop(client.lock("warm").acquire().await.unwrap());
+    let made = || fakes.iter().map(|fake| fake.connections.load(Ordering::SeqCst)).sum::<usize>();
+    server.pause(true);
+    let mut tries = Vec::new();
+    for number in 0..300 {
+        let lock = client.lock(format!("x{number}"));
+        tries.push(tokio::spawn(async move { lock.try_acquire().await }));
+        tokio::task::yield_now().await;
+    }
+    pass(Duration::from_millis(800)).await;
+    let before = made();
+    server.pause(false);
+    for attempt in tries {
+        assert!(attempt.await.unwrap().unwrap().is_some(), "confirmed, and so believed");
+    }
+    let made = made() - before;
+    assert!(made < 60, "{made} connections");
 }
 
 /// The doctor asks every Sentinel.

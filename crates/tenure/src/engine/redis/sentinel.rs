@@ -27,6 +27,7 @@ use tokio::task::JoinSet;
 use self::peer::Peer;
 use self::verdict::{Verdict, judge};
 use super::address::{Endpoint, HostPort, Login};
+use super::late::Late;
 use super::pace::{Pace, pause};
 use super::resp::Reply;
 use super::tls::Trust;
@@ -34,6 +35,7 @@ use super::wire::Done;
 use crate::clock;
 use crate::core::moment::Moment;
 use crate::error::StoreError;
+use crate::foreign;
 use crate::sync::lock;
 
 /// How often the Sentinels are asked while nothing is announced: an announcement may be lost.
@@ -87,8 +89,17 @@ pub(super) struct Sentinels {
     state: Mutex<State>,
     /// The Sentinels are to be asked now.
     announced: Notify,
+    /// Late replies that are to be confirmed.
+    late: Late<LateReply>,
     /// The I/O thread's runtime.
     io: OnceLock<Handle>,
+}
+
+/// A late reply, and the master that was asked.
+struct LateReply {
+    master: Option<HostPort>,
+    result: Result<Reply, StoreError>,
+    done: Done,
 }
 
 struct State {
@@ -113,7 +124,8 @@ impl Sentinels {
         let peers = monitored.listed.iter().cloned().collect();
         let state =
             Mutex::new(State { peers, in_use: None, left: None, contradicted: BTreeSet::new() });
-        Self { monitored, state, announced: Notify::new(), io: OnceLock::new() }
+        let (announced, late) = (Notify::new(), Late::default());
+        Self { monitored, state, announced, late, io: OnceLock::new() }
     }
 
     #[cfg(test)]
@@ -148,26 +160,32 @@ impl Sentinels {
         Box::new(move |result| {
             let is_slow = result.is_ok() && clock::now().since(sent) >= SLOW;
             match sentinels.io.get().filter(|_| is_slow).cloned() {
-                Some(io) => {
-                    drop(io.spawn(async move { done(sentinels.confirm(master, result).await) }));
-                }
+                Some(io) => sentinels.confirm_later(LateReply { master, result, done }, &io),
                 None => done(result),
             }
         })
     }
 
-    /// The result, if the master is still the one that was asked.
-    async fn confirm(
-        self: &Arc<Self>,
-        master: Option<HostPort>,
-        result: Result<Reply, StoreError>,
-    ) -> Result<Reply, StoreError> {
-        let named = self.ask().await;
-        let is_same = named.is_ok_and(|named| {
-            master.as_ref() == Some(&named) && lock(&self.state).in_use == master
-        });
-        let replaced = "the answer came so late that the master may have been replaced meanwhile";
-        if is_same { result } else { Err(StoreError::unknown(replaced)) }
+    /// Adds a late reply to those that the next question confirms: a master that was stalled has many of them.
+    fn confirm_later(self: &Arc<Self>, reply: LateReply, io: &Handle) {
+        if !self.late.add(reply) {
+            return;
+        }
+        let sentinels = self.clone();
+        drop(io.spawn(async move {
+            while let Some(replies) = sentinels.late.take() {
+                let named = sentinels.ask().await.ok();
+                for LateReply { master, result, done } in replies {
+                    let is_same = named.is_some()
+                        && named == master
+                        && lock(&sentinels.state).in_use == master;
+                    let replaced =
+                        "the answer came so late that the master may have been replaced meanwhile";
+                    let result = if is_same { result } else { Err(StoreError::unknown(replaced)) };
+                    foreign::call(|| done(result));
+                }
+            }
+        }));
     }
 
     /// Closes the client's connections when the master changes, for ever. Runs on the I/O thread.

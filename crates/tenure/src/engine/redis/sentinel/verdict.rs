@@ -18,13 +18,15 @@ pub(super) enum Verdict {
 }
 
 /// Judges the answers of Sentinels at so many addresses. A Sentinel counts once, by its id, and so do those that the answers
-/// name: a majority of all of them must name the same master.
+/// name: a majority of all of them must name the same master. An address that has not answered yet may be that of one more
+/// Sentinel, because the answers so far may know of no other: one that was reset does not.
 pub(super) fn judge(answers: &[Result<Peer, StoreError>], asked: usize) -> Verdict {
     let answered: HashMap<&str, Option<&HostPort>> =
         answers.iter().flatten().map(|it| (it.id.as_str(), it.master.as_ref())).collect();
     let named = answers.iter().flatten().flat_map(|it| &it.others).map(|it| it.id.as_str());
     let known = named.chain(answered.keys().copied()).collect::<HashSet<_>>().len();
-    let majority = known / 2 + 1;
+    let possible = known.max(answered.len() + asked.saturating_sub(answers.len()));
+    let majority = possible / 2 + 1;
     let mut votes: HashMap<&HostPort, usize> = HashMap::new();
     for master in answered.values().flatten() {
         *votes.entry(master).or_default() += 1;
@@ -98,6 +100,19 @@ mod tests {
         assert_eq!(judge(&[of_three("a", 1), of_three("b", 2), of_three("c", 1)], 3), master(1));
         assert_eq!(judge(&[of_three("a", 1), down(), of_three("c", 1)], 3), master(1));
         assert!(matches!(judge(&[of_three("a", 1)], 1), Verdict::None(_)), "two were not asked");
+    }
+
+    /// A Sentinel that had been reset knew of no other, and named an old master. It answered first, and decided alone, as a
+    /// majority of the one that was known: two clients held one lock.
+    #[test]
+    fn a_sentinel_that_knows_no_other_does_not_decide_alone() {
+        let stale = || alone(2);
+        assert_eq!(judge(&[stale()], 4), Verdict::Open);
+        assert_eq!(judge(&[stale(), of_three("a", 1), of_three("b", 1)], 4), Verdict::Open);
+        let all = [stale(), of_three("a", 1), of_three("b", 1), of_three("c", 1)];
+        assert_eq!(judge(&all, 4), Verdict::Master(host(1)));
+        assert_eq!(judge(&[stale(), down(), down()], 4), Verdict::Open);
+        assert_eq!(judge(&[alone(1), alone(1)], 2), Verdict::Master(host(1)), "under two names");
     }
 
     /// One Sentinel under two addresses, or under addresses that cannot be reached, counts once.
