@@ -11,7 +11,7 @@ use tenure_testkit::Cluster;
 use tenure_testkit::resp::Reply;
 
 use super::fixture::{
-    LEASE, THIRDS, connect, key, name_in, names_in, on_all, slot, until_queued, with,
+    LEASE, LONG, THIRDS, connect, key, name_in, names_in, on_all, pass, slot, until_queued, with,
 };
 use super::outage::counter;
 
@@ -191,4 +191,73 @@ async fn keeps_the_order(cluster: Arc<Cluster>) {
 #[test]
 fn a_released_lock_is_free_though_calls_are_shared() {
     on_all(keeps_the_order);
+}
+
+/// Rule 13: a slot had moved. A release in a spread call was sent again to the old node, while the acquire behind it was
+/// redirected to the new one: it came first, and found the lock taken.
+async fn keeps_the_order_of_a_moved_slot(cluster: Arc<Cluster>) {
+    let engine = RedisEngine::connect(&cluster.url()).await.unwrap();
+    let mut names = names_in(&(200..=5000));
+    for is_shared in [true, false, true, false, true, false] {
+        let count = if is_shared { 20 } else { 1 };
+        let requests: Vec<_> = names.by_ref().take(count).map(|name| request(&name)).collect();
+        assert!(acquire_all(&engine, &requests).await.iter().all(is_granted));
+        let moved = &requests[count / 2];
+        let to_move = slot(moved.name.as_str());
+        with(&cluster, move |cluster| cluster.migrate(to_move, 1)).await;
+        let release =
+            |it: &AcquireRequest| engine.release(ReleaseRequest::new(it.name.clone(), it.entry));
+        let released: Vec<_> = requests.iter().map(release).collect();
+        let again = engine.acquire(request(moved.name.as_str())).await;
+        assert!(is_granted(&again), "the release precedes it: {again:?}");
+        for answer in released {
+            assert_eq!(answer.await.unwrap(), ReleaseOutcome::Released { remaining: 0 });
+        }
+    }
+}
+
+#[test]
+fn an_acquire_does_not_overtake_a_release_though_the_slot_has_moved() {
+    on_all(keeps_the_order_of_a_moved_slot);
+}
+
+/// I7: a waiter asked, and the answer was late. While it was being confirmed, the waiter was granted the lock by a message, and
+/// released it. What the spread call had left undone was then sent again: it held a lock that no client used.
+async fn leaves_no_hold_of_a_late_question(cluster: Arc<Cluster>) {
+    let (holder, waiter) = (connect(&cluster).await, connect(&cluster).await);
+    let names: Vec<_> = names_in(&THIRDS[0]).take(24).collect();
+    let mut held = Vec::new();
+    let mut waiting = Vec::new();
+    for name in &names {
+        held.push(holder.lock(name).lease(LEASE).acquire().await.unwrap());
+        let lock = waiter.lock(name).lease(LEASE);
+        waiting.push(tokio::spawn(async move { lock.acquire().await.unwrap().release().await }));
+        until_queued(&holder, name, 1).await;
+    }
+    pass(Duration::from_millis(300)).await;
+    // Without its subscription every waiter asks, and the answers are late.
+    with(&cluster, |cluster| {
+        cluster.command(0, &["CLIENT", "PAUSE", "700", "WRITE"]);
+        cluster.command(0, &["CLIENT", "KILL", "TYPE", "pubsub"]);
+    })
+    .await;
+    pass(Duration::from_millis(300)).await;
+    let releasing = tokio::spawn(held.swap_remove(8).release());
+    let stop = |is_stopped| {
+        move |cluster: &Cluster| (1..6).for_each(|node| cluster.nodes[node].pause(is_stopped))
+    };
+    // No node confirms, for a while.
+    with(&cluster, stop(true)).await;
+    pass(Duration::from_millis(1200)).await;
+    with(&cluster, stop(false)).await;
+    let _ = releasing.await.unwrap();
+    let _ = tokio::time::timeout(LONG, waiting.swap_remove(8)).await.expect("it is served");
+    let next = holder.lock(&names[8]).acquire_within(Duration::from_secs(10)).await;
+    drop(next.expect("it is free long before a lease ends"));
+    waiting.iter().for_each(|it| it.abort());
+}
+
+#[test]
+fn a_late_question_leaves_no_hold() {
+    on_all(leaves_no_hold_of_a_late_question);
 }

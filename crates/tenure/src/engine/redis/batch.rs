@@ -11,7 +11,7 @@
 //! operations on one name are performed in the order in which they were submitted, provided that none is sent before an
 //! earlier one of its name: an acquire does not overtake the release before it. Only the first operations of a name, as
 //! far as they are of one kind, are ready to be sent; the next ones become ready as soon as these are on the socket,
-//! and need not wait for the answer.
+//! and need not wait for the answer. That holds for calls to one node of a cluster: see [`slots`](self::slots).
 //!
 //! **Continuation.** One call does a bounded amount of work. If there is more to settle in a lock, the answer ends with
 //! a plus sign: an acquire is sent again, because its own answer depends on the rest; after any other operation, calls
@@ -35,6 +35,8 @@ mod flight;
 mod flights;
 mod gathered;
 mod item;
+mod lane;
+mod slots;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -44,9 +46,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use self::flight::{Flight, refuse};
-use self::gathered::{Dispatch, Gathered, Locks};
+use self::gathered::{Dispatch, Gathered};
 use self::item::{Batch, Item, awaited, settling};
 pub(super) use self::item::{Batched, Common, is_more, lines, read};
+use self::lane::Locks;
+use self::slots::Slots;
 pub(super) use self::spread::is_undone;
 use super::call::{Call, CallOutcome};
 use super::routes::Routes;
@@ -74,8 +78,17 @@ pub(super) struct Batcher {
 
 impl Batcher {
     pub(super) fn new(routes: Routes, client: Arc<str>) -> Arc<Self> {
-        let (gathered, left_over) = (Mutex::default(), Notify::new());
-        Arc::new(Self { routes, client, gathered, left_over })
+        let slots = match &routes {
+            Routes::One(_) => Slots::default(),
+            Routes::Cluster(cluster) => {
+                let cluster = cluster.clone();
+                Slots::of_cluster(Box::new(move |slot| cluster.number_of(slot)))
+            }
+        };
+        let mut gathered = Gathered::default();
+        gathered.slots = slots;
+        let gathered = Mutex::new(gathered);
+        Arc::new(Self { routes, client, gathered, left_over: Notify::new() })
     }
 
     /// Sends an operation, at once or with the next call.
@@ -117,9 +130,8 @@ impl Batcher {
 
     /// Adds a new operation, to be sent with others of its slot, or of its node.
     fn gather(&self, gathered: &mut Gathered, mut item: Box<dyn Item>) {
-        if gathered.spreading.takes(&*item) {
-            item.set_node(self.routes.spread_over(item.slot()));
-        }
+        let node = self.routes.spread_over(item.slot());
+        item.set_node(node.filter(|node| gathered.spreading.takes(&*item, *node)));
         gathered.add(item);
     }
 
@@ -210,14 +222,17 @@ impl Batcher {
         gathered
     }
 
-    fn dispatch(self: &Arc<Self>, Dispatch { id, lane, batch, sends_text, asks }: Dispatch) {
+    fn dispatch(self: &Arc<Self>, dispatch: Dispatch) {
+        let Dispatch { id, lane, batch, sends_text, asks, to, slots } = dispatch;
         let Some(first) = batch.first() else { return };
         let (script, slot) = (first.script(), first.slot());
         let is_spread = batch.iter().any(|item| item.slot() != slot);
         let batcher = self.clone();
-        let mut flight = Flight { batcher, id, lane, script, slot, is_spread, link: None, batch };
+        let mut flight =
+            Flight { batcher, id, lane, slots, script, slot, is_spread, link: None, batch };
         let is_asking = asks.is_some();
-        let link = match asks.map_or_else(|| self.routes.node(slot), Ok) {
+        // As it was decided with the order of its names: the slot may have got another node since.
+        let link = match asks.map_or_else(|| self.routes.node_numbered(to, slot), Ok) {
             Ok(node) => node.commands.clone(),
             Err(error) => return flight.complete(Err(error)),
         };

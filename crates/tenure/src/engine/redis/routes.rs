@@ -62,6 +62,23 @@ impl Routes {
         }
     }
 
+    /// The server with this number; without one, that of a slot.
+    ///
+    /// # Errors
+    /// When there is no such node, or not any more.
+    pub(super) fn node_numbered(
+        &self,
+        number: Option<u64>,
+        slot: u16,
+    ) -> Result<Arc<Node>, StoreError> {
+        match (self, number) {
+            (Self::Cluster(cluster), Some(number)) => cluster
+                .numbered(number)
+                .ok_or_else(|| StoreError::refused("the node has left the cluster")),
+            _ => self.node(slot),
+        }
+    }
+
     /// All servers that have locks.
     pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
         match self {

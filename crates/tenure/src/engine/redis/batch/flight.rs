@@ -11,8 +11,10 @@ use super::super::routes::Routes;
 use super::super::scripts::Script;
 use super::Batcher;
 use super::flights::FlightId;
-use super::gathered::{Asks, LaneKey, Waiting};
+use super::gathered::{Asks, Waiting};
 use super::item::{Batch, Item, Rest, distribute, fail};
+use super::lane::LaneKey;
+use super::slots::SlotsOfCall;
 use crate::clock;
 use crate::error::StoreError;
 use crate::sync::lock;
@@ -22,6 +24,7 @@ pub(super) struct Flight {
     pub(super) batcher: Arc<Batcher>,
     pub(super) id: FlightId,
     pub(super) lane: LaneKey,
+    pub(super) slots: SlotsOfCall,
     pub(super) script: &'static Script,
     /// The slot of the first lock.
     pub(super) slot: u16,
@@ -121,10 +124,11 @@ impl Flight {
     /// come too late.
     pub(super) fn put_back_some(&self, batch: Batch, is_alone: bool, asks: Option<&Asks>) -> Batch {
         let mut gathered = lock(&self.batcher.gathered);
-        let later = gathered.flights.after(self.id);
+        let acquires = batch.iter().filter(|item| item.is_acquire()).map(|item| &**item);
+        let ended = gathered.flights.ended_after(self.id, acquires);
         // The cancel of an acquire whose answer was dropped may have been answered, by another node of a cluster.
         let (refused, again): (Batch, Batch) = batch.into_iter().partition(|item| {
-            let is_ended = || later.contains(&(item.name().clone(), item.owner()));
+            let is_ended = || ended.contains(&(item.name().clone(), item.owner()));
             item.is_acquire() && (item.is_dropped() || is_ended())
         });
         // In reverse, so that names become ready in order.
@@ -141,8 +145,9 @@ impl Flight {
             return;
         }
         let mut gathered = lock(&self.batcher.gathered);
-        let (late, again): (Batch, Batch) =
-            items.into_iter().partition(|item| item.is_acquire() && gathered.is_given_up(&**item));
+        let (late, again): (Batch, Batch) = items
+            .into_iter()
+            .partition(|item| item.is_acquire() && gathered.is_given_up(&**item, self.id));
         again.into_iter().for_each(|item| gathered.add(item));
         self.batcher.send_all_ready(gathered);
         refuse(late);
@@ -157,7 +162,7 @@ impl Flight {
         }
         let mut gathered = lock(&self.batcher.gathered);
         let (late, items): (Batch, Batch) =
-            items.into_iter().partition(|item| gathered.is_given_up(&**item));
+            items.into_iter().partition(|item| gathered.is_given_up(&**item, self.id));
         items.iter().for_each(|item| gathered.hold_back(&**item));
         drop(gathered);
         refuse(late);
@@ -166,9 +171,10 @@ impl Flight {
     }
 
     /// The call is no longer in flight: sends the calls that have waited for it.
-    pub(super) fn end(&self) {
+    pub(super) fn end(&mut self) {
+        let slots = std::mem::take(&mut self.slots);
         let mut gathered = lock(&self.batcher.gathered);
-        gathered.land(self.lane, self.id);
+        gathered.land(self.lane, slots);
         self.batcher.send_all_ready(gathered);
     }
 }
@@ -188,5 +194,7 @@ impl Drop for Flight {
             self.end();
             fail(batch, closed());
         }
+        // Only now: until here its operations may have been sent again.
+        lock(&self.batcher.gathered).flights.complete(self.id);
     }
 }

@@ -9,25 +9,19 @@ use super::super::scripts::Script;
 use super::MOST;
 use super::flights::{FlightId, Flights};
 use super::item::{Batch, Item};
+use super::lane::{Lane, LaneKey, Locks};
+use super::slots::{Slots, SlotsOfCall};
 use super::spread::Spreading;
 use crate::clock;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::owner::Owner;
 
-/// This many operations make a call worth sending though others of its kind are in flight: its fixed cost is shared by
-/// enough of them, and the server is not idle while this client reads replies.
-const FULL_BATCH: usize = 16;
-
 /// For how long an answer counts that a slot is in transit.
 const ASK_COUNTS_FOR: Duration = Duration::from_millis(100);
 
 /// So many lanes are kept though they are idle: a cluster has one for each slot and script.
 const LANES_KEPT: usize = 1024;
-
-/// With full batches, this many calls of a kind may be in flight, however near the server is: one in progress, one
-/// queued in the server, and one whose answer this client reads.
-const CALLS_WITH_FULL_BATCHES: usize = 3;
 
 /// The operations that have not been sent, and the calls in flight.
 #[derive(Default)]
@@ -38,6 +32,7 @@ pub(super) struct Gathered {
     /// The lanes with names that are ready, in the order in which they became so.
     busy_lanes: VecDeque<LaneKey>,
     pub(super) flights: Flights,
+    pub(super) slots: Slots,
     pub(super) spreading: Spreading,
     /// How many calls are in flight, of all lanes.
     in_flight: usize,
@@ -76,51 +71,6 @@ impl Asks {
     }
 }
 
-/// The calls of one script, for some of the locks.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct LaneKey {
-    script: usize,
-    pub(super) locks: Locks,
-}
-
-/// The locks that a call may be for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Locks {
-    /// Those of one slot. One server has one slot.
-    Of(u16),
-    /// Those of the slots of a cluster's node, if they are plain ([`spread`](super::spread)).
-    On(u64),
-}
-
-impl LaneKey {
-    pub(super) fn of(item: &dyn Item) -> Self {
-        let on_node = item.node().map(Locks::On);
-        Self { locks: on_node.unwrap_or(Locks::Of(item.slot())), ..Self::new(item.script(), 0) }
-    }
-
-    pub(super) fn new(script: &'static Script, slot: u16) -> Self {
-        Self { script: std::ptr::from_ref(script).addr(), locks: Locks::Of(slot) }
-    }
-}
-
-/// The calls of one script for some of the locks.
-#[derive(Default)]
-pub(super) struct Lane {
-    pub(super) in_flight: usize,
-    /// The next call carries the script's text.
-    pub(super) sends_text: bool,
-    /// Names whose first operation is of this kind, in the order in which they became ready.
-    pub(super) ready: VecDeque<LockName>,
-}
-
-impl Lane {
-    /// Whether a call can be sent, with at most `calls` in flight; a full batch with a few more.
-    fn can_send(&self, calls: usize) -> bool {
-        let is_full = self.ready.len() >= FULL_BATCH && self.in_flight < CALLS_WITH_FULL_BATCHES;
-        is_full || self.in_flight < calls && !self.ready.is_empty()
-    }
-}
-
 /// A call that is about to be sent.
 pub(super) struct Dispatch {
     pub(super) id: FlightId,
@@ -130,6 +80,9 @@ pub(super) struct Dispatch {
     pub(super) sends_text: bool,
     /// The node it is sent to, if its slot is in transit.
     pub(super) asks: Option<Arc<Node>>,
+    /// The number of the node it is sent to otherwise; none if one server has all locks, or no node has the slot.
+    pub(super) to: Option<u64>,
+    pub(super) slots: SlotsOfCall,
 }
 
 impl Gathered {
@@ -150,9 +103,9 @@ impl Gathered {
         }
     }
 
-    /// A call is no longer in flight.
-    pub(super) fn land(&mut self, key: LaneKey, id: FlightId) {
-        self.flights.complete(id);
+    /// A call is no longer in flight, and what it has not done was put back.
+    pub(super) fn land(&mut self, key: LaneKey, slots: SlotsOfCall) {
+        self.slots.end(slots);
         self.in_flight = self.in_flight.saturating_sub(1);
         if let Some(lane) = self.lanes.get_mut(&key) {
             lane.in_flight -= 1;
@@ -219,11 +172,11 @@ impl Gathered {
         self.held_back.remove(&item.number()).is_some()
     }
 
-    /// Whether a release or a cancel of the same owner is in flight, or waits.
-    pub(super) fn is_given_up(&self, acquire: &dyn Item) -> bool {
+    /// Whether a release or a cancel of the same owner was sent after this call, or waits.
+    pub(super) fn is_given_up(&self, acquire: &dyn Item, id: FlightId) -> bool {
         let (name, owner) = (acquire.name(), acquire.owner());
         let mut waiting = self.waiting.get(name).into_iter().flatten();
-        self.flights.has(name, owner)
+        self.flights.has_ended_after(id, name, owner)
             || waiting.any(|it| !it.item.is_acquire() && it.item.owner() == owner)
     }
 
@@ -246,18 +199,35 @@ impl Gathered {
 
     /// Whether a call can be sent, with at most so many for these locks in flight.
     pub(super) fn can_send(&self, calls: &impl Fn(Locks) -> usize) -> bool {
-        self.busy_lanes.iter().any(|key| self.lanes[key].can_send(calls(key.locks)))
+        self.busy_lanes.iter().any(|key| self.can_send_of(key, calls))
+    }
+
+    fn can_send_of(&self, key: &LaneKey, calls: &impl Fn(Locks) -> usize) -> bool {
+        let may_send = match key.locks {
+            Locks::Of(slot) => self.slots.may_send(slot, None),
+            // Each of its slots is checked when it is taken.
+            Locks::On(_) => true,
+        };
+        may_send && self.lanes[key].can_send(calls(key.locks))
     }
 
     /// Takes the operations of the next call; none if no call can be sent.
     pub(super) fn take(&mut self, calls: &impl Fn(Locks) -> usize) -> Option<Dispatch> {
-        let mut busy = self.busy_lanes.iter();
-        let at = busy.position(|key| self.lanes[key].can_send(calls(key.locks)))?;
-        let key = self.busy_lanes.remove(at)?;
-        self.in_flight += 1;
+        loop {
+            let mut busy = self.busy_lanes.iter();
+            let at = busy.position(|key| self.can_send_of(key, calls))?;
+            let key = self.busy_lanes.remove(at)?;
+            let dispatch = self.take_lane(key);
+            // All of its locks may have to wait.
+            if dispatch.is_some() {
+                return dispatch;
+            }
+        }
+    }
+
+    /// Takes the next call of a lane; none if all its locks have to wait for earlier operations.
+    fn take_lane(&mut self, key: LaneKey) -> Option<Dispatch> {
         let lane = self.lane(key);
-        lane.in_flight += 1;
-        let sends_text = std::mem::take(&mut lane.sends_text);
         let (mut batch, mut asks) = (Batch::new(), None);
         // As many names as were ready, so that a name with a long list does not have two turns.
         let ready = std::mem::take(&mut lane.ready);
@@ -270,8 +240,19 @@ impl Gathered {
             }
         }
         self.list_again(key, ready);
+        let slot = batch.first()?.slot();
+        self.in_flight += 1;
+        let lane = self.lane(key);
+        lane.in_flight += 1;
+        let sends_text = std::mem::take(&mut lane.sends_text);
+        let to = match key.locks {
+            Locks::Of(_) => self.slots.owner(slot),
+            Locks::On(number) => Some(number),
+        };
         let id = self.flights.begin(&batch);
-        Some(Dispatch { id, lane: key, batch, sends_text, asks })
+        // What is sent to another node alone comes behind what that node was sent before.
+        let slots = self.slots.begin(&batch, to.filter(|_| asks.is_none()));
+        Some(Dispatch { id, lane: key, batch, sends_text, asks, to, slots })
     }
 
     /// The names that are still ready, before those that have become so meanwhile.
@@ -293,6 +274,14 @@ impl Gathered {
         asks: &mut Option<Arc<Node>>,
     ) -> bool {
         let Some(of_name) = self.waiting.get_mut(&name) else { return false };
+        if let (Locks::On(number), Some(first)) = (key.locks, of_name.front_mut())
+            && !self.slots.may_send(first.item.slot(), Some(number))
+        {
+            // It is sent to its slot, when the calls for that slot are answered.
+            first.item.set_node(None);
+            self.make_ready(name);
+            return false;
+        }
         let fits = |waiting: &Waiting, batch: &Batch| {
             LaneKey::of(&*waiting.item) == key
                 && batch.len() < MOST

@@ -7,7 +7,7 @@
 //! What is not plain after all, and what the node cannot read, because it has not got the slot, or not all of it, is not
 //! done: it is put back, and sent to its slot in a call that declares its key, which the cluster redirects if it must.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::super::call::Call;
@@ -16,6 +16,7 @@ use super::super::redirect::Redirect;
 use super::super::resp::Reply;
 use super::flight::{Flight, refuse};
 use super::item::{Batch, Item};
+use super::lane::Locks;
 use super::{Batcher, lines};
 use crate::clock;
 use crate::core::moment::Moment;
@@ -23,12 +24,17 @@ use crate::core::name::LockName;
 use crate::error::StoreError;
 use crate::sync::lock;
 
-/// So many names are remembered whose locks were not plain. Beyond it all are forgotten: they are tried again, each at the
-/// cost of a round trip.
+/// For how long the operations of a name are not spread after its lock was not plain, or could not be read: it costs a
+/// round trip to try.
+const NOT_PLAIN_FOR: Duration = Duration::from_secs(3);
+
+/// So many such names are remembered. Beyond it all are forgotten.
 const NAMES_KEPT: usize = 4096;
 
-/// For how long calls are not spread after a server has refused every key that was not declared.
+/// For how long calls to a node are not spread after it has refused every key that was not declared, of so many slots at
+/// least: fewer may be in transit, or have moved.
 const PAUSE: Duration = Duration::from_secs(10);
+const REFUSED_SLOTS: usize = 3;
 
 const ALONE: &str = "-ALONE";
 const ELSEWHERE: &str = "-ELSEWHERE";
@@ -41,23 +47,42 @@ pub(in crate::engine::redis) fn is_undone(line: &str) -> bool {
 /// Which operations are sent in calls for several slots.
 #[derive(Default)]
 pub(super) struct Spreading {
-    /// The names whose locks were not plain when they were last asked for.
-    not_plain: HashSet<LockName>,
-    paused_until: Option<Moment>,
+    /// The names whose locks were not plain when they were last asked for, and when.
+    not_plain: HashMap<LockName, Moment>,
+    /// The nodes to which calls are not spread, and until when.
+    paused: HashMap<u64, Moment>,
 }
 
 impl Spreading {
-    pub(super) fn takes(&self, item: &dyn Item) -> bool {
-        item.is_plain()
-            && !self.not_plain.contains(item.name())
-            && self.paused_until.is_none_or(|until| clock::now() >= until)
+    /// Whether an operation may be sent with others to this node.
+    pub(super) fn takes(&self, item: &dyn Item, node: u64) -> bool {
+        item.is_plain() && !self.is_excluded(item.name(), node)
     }
 
-    fn is_not_plain(&mut self, name: &LockName) {
+    fn is_excluded(&self, name: &LockName, node: u64) -> bool {
+        // Mostly there are none, and then no clock is read.
+        let found = (self.not_plain.get(name), self.paused.get(&node));
+        if found == (None, None) {
+            return false;
+        }
+        let now = clock::now();
+        found.0.is_some_and(|since| now.since(*since) < NOT_PLAIN_FOR)
+            || found.1.is_some_and(|until| now < *until)
+    }
+
+    fn is_not_plain(&mut self, name: &LockName, now: Moment) {
+        if self.not_plain.len() >= NAMES_KEPT {
+            self.not_plain.retain(|_, since| now.since(*since) < NOT_PLAIN_FOR);
+        }
         if self.not_plain.len() >= NAMES_KEPT {
             self.not_plain.clear();
         }
-        self.not_plain.insert(name.clone());
+        self.not_plain.insert(name.clone(), now);
+    }
+
+    fn pause(&mut self, node: u64, now: Moment) {
+        self.paused.retain(|_, until| now < *until);
+        self.paused.insert(node, now + PAUSE);
     }
 }
 
@@ -98,12 +123,16 @@ impl Flight {
         };
         let (mut done, mut undone) = (Vec::new(), Batch::new());
         let (mut others, mut unread) = (0, 0);
+        let now = clock::now();
         let mut gathered = lock(&self.batcher.gathered);
         for (item, line) in std::mem::take(&mut self.batch).into_iter().zip(lines) {
             others += usize::from(item.slot() != self.slot);
             match line {
-                ALONE => gathered.spreading.is_not_plain(item.name()),
-                ELSEWHERE => unread += usize::from(item.slot() != self.slot),
+                ALONE => gathered.spreading.is_not_plain(item.name(), now),
+                ELSEWHERE => {
+                    gathered.spreading.is_not_plain(item.name(), now);
+                    unread += usize::from(item.slot() != self.slot);
+                }
                 line => {
                     done.push((item, line));
                     continue;
@@ -111,8 +140,10 @@ impl Flight {
             }
             undone.push(item);
         }
-        if unread == others {
-            gathered.spreading.paused_until = Some(clock::now() + PAUSE);
+        if let (Locks::On(node), true) = (self.lane.locks, unread == others)
+            && unread >= REFUSED_SLOTS
+        {
+            gathered.spreading.pause(node, now);
         }
         drop(gathered);
         let refused = self.put_back_some(undone, false, None);
