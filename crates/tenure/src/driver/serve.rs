@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::flight::unproposed;
 use super::trampoline::Event;
-use super::wait_group::{Basis, Closed, Opened, Question, Sent, Ticket, WaitGroupId};
+use super::wait_group::{Basis, Closed, Next, Opened, Question, Sent, Ticket, WaitGroupId};
 use super::{Driver, HEARTBEAT, Spec};
 use crate::clock;
 use crate::core::lease::{self, ClockSync};
@@ -162,17 +162,17 @@ impl Driver {
     ) {
         let name = &question.spec.name;
         match result {
-            Ok(Acquired::Granted(grant)) => {
-                if self.groups.answered_granted(question) {
+            Ok(Acquired::Granted(grant)) => match self.groups.answered_granted(question) {
+                Next::Serve => {
                     let deadline = lease::deadline(asked.sent, grant.lease);
                     self.serve(question.entry, grant, deadline, asked.unmatched_losses);
                 }
-            }
+                next => self.act_on(next, question),
+            },
             Ok(Acquired::Queued(standing)) => {
                 let (basis, delay) = (asked.basis(standing), self.ask_after(standing));
-                if self.groups.answered_queued(question, basis, delay, &self.agenda) {
-                    self.ask(question.group);
-                }
+                let next = self.groups.answered_queued(question, basis, delay, &self.agenda);
+                self.act_on(next, question);
             }
             Ok(Acquired::Busy) => {
                 self.groups.answered_busy(question, HEARTBEAT / 3, &self.agenda);
@@ -195,6 +195,16 @@ impl Driver {
                     self.fail(Some(closed), &Error::from_store(name, "acquire", error));
                 }
             }
+        }
+    }
+
+    /// Does what follows from an answer without a grant to serve.
+    fn act_on(self: &Arc<Self>, next: Next, question: &Question) {
+        match next {
+            Next::Ask => self.ask(question.group),
+            // Once more, in case that an engine has performed the question after the release or the cancel (I7).
+            Next::Undo => self.abandon(question.spec.name.clone(), question.entry),
+            Next::Serve | Next::Wait => {}
         }
     }
 

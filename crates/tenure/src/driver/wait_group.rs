@@ -49,6 +49,26 @@ pub(super) struct Question {
     pub(super) spec: Arc<Spec>,
 }
 
+/// What follows from the answer to a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The grant is for a task of the group.
+    Serve,
+    /// The group asks at once.
+    Ask,
+    /// The group waits.
+    Wait,
+    /// The entry was released or cancelled. If the store has performed the question after that, it must be undone.
+    Undo,
+}
+
+impl Next {
+    /// What follows if no group wants the answer.
+    fn unwanted(is_ended: bool) -> Self {
+        if is_ended { Self::Undo } else { Self::Wait }
+    }
+}
+
 impl WaitGroups {
     /// How many wake-ups have matched no group so far. To be read before the store is asked.
     pub(super) fn early_wakeups(&self) -> u64 {
@@ -199,31 +219,34 @@ impl WaitGroups {
         lock(&self.table).questions.stop_releasing(entry)
     }
 
-    /// The store has granted. False if the answer is not wanted any more.
-    pub(super) fn answered_granted(&self, question: &Question) -> bool {
-        lock(&self.table).answered(question).is_some()
+    /// The store has granted.
+    pub(super) fn answered_granted(&self, question: &Question) -> Next {
+        lock(&self.table).answered(question).map_or_else(Next::unwanted, |_| Next::Serve)
     }
 
-    /// The store has queued the entry; the group asks again after `delay`. True if it must ask at once.
+    /// The store has queued the entry; the group asks again after `delay`, if not at once.
     pub(super) fn answered_queued(
         &self,
         question: &Question,
         basis: Basis,
         delay: Duration,
         agenda: &Agenda,
-    ) -> bool {
+    ) -> Next {
         let mut table = lock(&self.table);
-        let Some((group, is_outdated)) = table.answered(question) else { return false };
+        let (group, is_outdated) = match table.answered(question) {
+            Ok(answered) => answered,
+            Err(is_ended) => return Next::unwanted(is_ended),
+        };
         group.basis = basis;
         group.outage = None;
         table.schedule(question.group, delay, agenda);
-        is_outdated
+        if is_outdated { Next::Ask } else { Next::Wait }
     }
 
     /// The store has neither granted nor queued; the group asks again after `delay`.
     pub(super) fn answered_busy(&self, question: &Question, delay: Duration, agenda: &Agenda) {
         let mut table = lock(&self.table);
-        if table.answered(question).is_some() {
+        if table.answered(question).is_ok() {
             table.schedule(question.group, delay, agenda);
         }
     }
@@ -231,7 +254,7 @@ impl WaitGroups {
     /// The store has refused for good: closes the group, if it still wants the answer.
     pub(super) fn answered_refused(&self, question: &Question) -> Option<Closed> {
         let mut table = lock(&self.table);
-        table.answered(question)?;
+        table.answered(question).ok()?;
         table.close(question.group)
     }
 
@@ -244,7 +267,7 @@ impl WaitGroups {
         agenda: &Agenda,
     ) -> Option<(Closed, StoreError)> {
         let mut table = lock(&self.table);
-        let (group, _) = table.answered(question)?;
+        let (group, _) = table.answered(question).ok()?;
         match group.retry_after(error, patience) {
             Ok(delay) => {
                 table.schedule(question.group, delay, agenda);

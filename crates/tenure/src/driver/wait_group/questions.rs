@@ -25,6 +25,17 @@ struct InFlight {
     is_given_up: bool,
     /// Its entry is being released, by a call that has not returned.
     is_releasing: bool,
+    /// Its entry was given up or released after the engine's call had returned.
+    is_ended: bool,
+}
+
+/// What has happened between a question and its answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::driver) struct Meanwhile {
+    /// There was a reason to ask again.
+    pub(in crate::driver) is_outdated: bool,
+    /// Its entry was given up or released.
+    pub(in crate::driver) is_ended: bool,
 }
 
 /// What to do with a question after the engine's call has returned.
@@ -69,9 +80,11 @@ impl Questions {
         Sent::Wanted
     }
 
-    /// Notes the answer. True if there was a reason meanwhile to ask again.
-    pub(super) fn answered(&mut self, entry: Entry) -> bool {
-        self.by_entry.remove(&entry).is_some_and(|question| question.is_outdated)
+    /// Notes the answer. Returns what has happened meanwhile.
+    pub(super) fn answered(&mut self, entry: Entry) -> Meanwhile {
+        let question = self.by_entry.remove(&entry).unwrap_or_default();
+        let InFlight { is_outdated, is_ended, .. } = question;
+        Meanwhile { is_outdated, is_ended }
     }
 
     /// Gives an entry up. True if the engine is being called for it: the calling thread then undoes it.
@@ -81,7 +94,11 @@ impl Questions {
                 question.is_given_up = true;
                 true
             }
-            _ => false,
+            Some(question) => {
+                question.is_ended = true;
+                false
+            }
+            None => false,
         }
     }
 
@@ -104,5 +121,27 @@ impl Questions {
             self.by_entry.remove(&entry);
         }
         is_sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// I7: the answer to a question may say that it was performed after the release or the cancel of its entry. That entry
+    /// had no task any more, and was left in the store.
+    #[test]
+    fn an_entry_that_ends_before_the_answer_is_known() {
+        let (mut questions, kept, ended) = (Questions::default(), Entry::single(), Entry::single());
+        for entry in [kept, ended] {
+            assert!(questions.start(entry));
+            assert_eq!(questions.sent(entry), Sent::Wanted);
+        }
+        assert!(!questions.start_releasing(ended), "its call has returned");
+        assert!(!questions.start(kept), "a question is in flight");
+        let meanwhile = questions.answered(kept);
+        assert_eq!((meanwhile.is_outdated, meanwhile.is_ended), (true, false));
+        let meanwhile = questions.answered(ended);
+        assert_eq!((meanwhile.is_outdated, meanwhile.is_ended), (false, true));
     }
 }

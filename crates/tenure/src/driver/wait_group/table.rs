@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Question;
-use super::questions::Questions;
+use super::questions::{Meanwhile, Questions};
 use crate::clock;
 use crate::core::backoff::Delays;
 use crate::core::lease::ClockSync;
@@ -142,11 +142,12 @@ impl Table {
     }
 
     /// Notes an answer. Returns the group that asked, and whether there was a reason meanwhile to ask
-    /// again; none if a wake-up was faster or all tasks have left: then a release or a cancel has followed.
-    pub(super) fn answered(&mut self, question: &Question) -> Option<(&mut WaitGroup, bool)> {
-        let is_outdated = self.questions.answered(question.entry);
-        let group = self.by_id.get_mut(&question.group)?;
-        (group.entry == Some(question.entry)).then_some((group, is_outdated))
+    /// again; if a wake-up was faster or all tasks have left, whether a release or a cancel has followed.
+    pub(super) fn answered(&mut self, question: &Question) -> Result<(&mut WaitGroup, bool), bool> {
+        let Meanwhile { is_outdated, is_ended } = self.questions.answered(question.entry);
+        let group = self.by_id.get_mut(&question.group);
+        let group = group.filter(|group| group.entry == Some(question.entry)).ok_or(is_ended)?;
+        Ok((group, is_outdated))
     }
 }
 
