@@ -174,7 +174,10 @@ impl Client {
     async fn try_acquire(&self, spec: &Arc<Spec>) -> Result<Option<Guard>, Error> {
         let result = self.driver.try_acquire(spec).await;
         match self.fall_back(&spec.name, result.as_ref().err()).await? {
-            Some(other) => other.try_acquire(spec).await,
+            Some(other) => match other.try_acquire(spec).await? {
+                Some(guard) => self.beside_the_store(spec, guard, Some(clock::now())).await,
+                None => Ok(None),
+            },
             None => result,
         }
     }
@@ -187,7 +190,13 @@ impl Client {
             result = self.driver.acquire(spec, &wait.after(waited())).await;
         }
         match self.fall_back(&spec.name, result.as_ref().err()).await? {
-            Some(other) => other.acquire(spec, &wait.after(waited())).await,
+            Some(other) => {
+                let guard = other.acquire(spec, &wait.after(waited())).await?;
+                let until = wait.within.map(|time| started + time);
+                let guard = self.beside_the_store(spec, guard, until).await?;
+                let late = || Error::TimedOut { name: spec.name.clone(), waited: waited() };
+                guard.ok_or_else(late)
+            }
             None => result,
         }
     }

@@ -270,7 +270,8 @@ impl Guard {
     ///
     /// # Errors
     /// Returns [`Error::Lost`] if the lock is lost, and [`Error::Invalid`] if this process counts further
-    /// entries into the same hold: they end with their own guards. If the store fails, its error is returned
+    /// entries into the same hold: they end with their own guards; or if it is a lock of a [`Fallback`],
+    /// which only this client has: it is released. If the store fails, its error is returned
     /// and the lock is released.
     ///
     /// # Cancel safety
@@ -278,6 +279,10 @@ impl Guard {
     pub async fn detach(mut self) -> Result<Handle, Error> {
         self.driver().check_process()?;
         self.ensure_held()?;
+        if self.is_degraded() {
+            let sentence = "a lock of the fallback cannot be detached: the store does not have it";
+            return Err(Invalid::new(sentence).into());
+        }
         // A claim lease lasts for a few seconds only, until it is confirmed.
         if self.held.is_kept_up() {
             self.confirm().await?;

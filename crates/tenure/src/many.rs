@@ -133,6 +133,11 @@ impl Guards {
         self.ensure_held().is_err()
     }
 
+    /// Returns whether one of them excludes fewer clients than one of the store does; see [`Guard::is_degraded`].
+    pub fn is_degraded(&self) -> bool {
+        self.guards.iter().any(Guard::is_degraded)
+    }
+
     /// Checks that all of them are still held.
     ///
     /// # Errors

@@ -4,10 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Client, PATIENCE};
+use crate::clock;
+use crate::core::moment::Moment;
 use crate::core::name::LockName;
-use crate::driver::{Driver, Settings};
+use crate::core::shape::Kind;
+use crate::driver::{Driver, Settings, Spec};
 use crate::engine::{Engine, MemoryEngine};
 use crate::error::{Error, Invalid};
+use crate::guard::Guard;
 use crate::sync::lock;
 use crate::telemetry;
 use crate::wait::Wait;
@@ -18,7 +22,13 @@ use crate::wait::Wait;
 /// locks of the store that other clients may hold at the same time. [`Guard::is_degraded`](crate::Guard::is_degraded) and
 /// [`Guard::fallback`](crate::Guard::fallback) report it, and so do [`Tenure::health`](crate::Tenure::health) and the metric
 /// `tenure_fallbacks_total`. Choose it for work that two clients may do at once, if the alternative is not to do it. As soon as the
-/// store can be reached again, locks are acquired there.
+/// store can be reached again, locks are acquired there; a task that waits for a lock of the fallback by then stays there until it
+/// gets that lock, or its time is over.
+///
+/// A store that answers with an error is reached, and is not replaced: it is full, refuses the login, or cannot read a lock.
+/// Such an error is returned, as with [`Fallback::Fail`].
+///
+/// A lock of a fallback cannot be [detached](crate::Guard::detach).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fallback {
@@ -28,7 +38,8 @@ pub enum Fallback {
     /// Wait for the store for as long as the caller waits for the lock. An acquire that does not wait, or that counts its
     /// attempts, fails.
     Wait,
-    /// Use a lock that excludes only the other tasks of this process, as `memory:` does.
+    /// Use a lock that excludes only the other tasks of this process that use the same client, as `memory:` does. A mutex also
+    /// excludes those that still hold the store's own lock.
     Process,
     /// Use a lock that excludes only the processes of this user on this machine, as `local:` does. For Linux, with the feature
     /// `local`.
@@ -44,6 +55,21 @@ impl Fallback {
             return Err(Error::Invalid(Invalid::new(why)));
         }
         Ok(())
+    }
+}
+
+/// How often a task that has a lock of the fallback checks whether the store's own has been released here. An outage is rare,
+/// and such a hold in it, too.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Whether an error means that the store could not be reached. One that answers, and one that refuses this client until a
+/// person changes something, may serve other clients.
+fn is_out_of_reach(error: &Error) -> bool {
+    match error {
+        Error::Unreachable { error, .. } | Error::Unknown { error, .. } => {
+            !error.is_answer() && !error.is_lasting()
+        }
+        _ => false,
     }
 }
 
@@ -66,9 +92,7 @@ impl Client {
         name: &LockName,
         error: Option<&Error>,
     ) -> Result<Option<Arc<Driver>>, Error> {
-        let Some(error @ (Error::Unreachable { .. } | Error::Unknown { .. })) = error else {
-            return Ok(None);
-        };
+        let Some(error) = error.filter(|error| is_out_of_reach(error)) else { return Ok(None) };
         if matches!(self.fallback, Fallback::Fail | Fallback::Wait) {
             return Ok(None);
         }
@@ -83,6 +107,26 @@ impl Client {
             *local = Some(Driver::start(engine, self.settings_of_fallback())?);
         }
         Ok(local.clone())
+    }
+
+    /// A mutex of the fallback, once no other owner of this client holds the store's own; none if that takes too long.
+    pub(super) async fn beside_the_store(
+        &self,
+        spec: &Spec,
+        guard: Guard,
+        until: Option<Moment>,
+    ) -> Result<Option<Guard>, Error> {
+        let owner = guard.owner();
+        let is_taken = || spec.shape.kind() == Kind::Mutex && self.driver.holds(&spec.name, owner);
+        while is_taken() {
+            let next = clock::now() + LOOK_AGAIN;
+            if until.is_some_and(|until| until < next) {
+                return Ok(None);
+            }
+            self.driver.alarm(next).await;
+            guard.ensure_held()?;
+        }
+        Ok(Some(guard))
     }
 
     fn settings_of_fallback(&self) -> Settings {

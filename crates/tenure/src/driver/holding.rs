@@ -7,13 +7,21 @@ use super::watchdog::next_renewal;
 use super::{Driver, Spec};
 use crate::clock;
 use crate::core::moment::Moment;
+use crate::core::name::LockName;
 use crate::engine::{Engine, Grant};
 use crate::error::{Error, WhyLost};
 use crate::guard::Guard;
-use crate::owner::Entry;
+use crate::owner::{Entry, Owner};
 use crate::telemetry;
 
 impl Driver {
+    /// Whether another owner than this one holds a lock here, with a valid lease.
+    pub(crate) fn holds(&self, name: &LockName, but: Owner) -> bool {
+        let now = clock::now();
+        let is_match = |held: &Arc<Held>| held.name == *name && held.entry.owner != but;
+        self.agenda.holds().iter().any(|held| is_match(held) && held.lost(now).is_none())
+    }
+
     /// How many losses have matched no hold so far. To be read before the store is asked.
     pub(crate) fn unmatched_losses(&self) -> u64 {
         self.agenda.unmatched_losses()

@@ -104,6 +104,43 @@ fn the_fallback_is_local_and_visible() {
     assert_eq!(fallbacks, Some(DebugValue::Counter(2)));
 }
 
+/// R22: a task held the lock of the store when that could not be reached any more. Another task of the process got the lock of
+/// the fallback at the same time.
+#[tokio::test]
+async fn the_fallback_excludes_tasks_that_hold_the_lock_of_the_store() {
+    let engine = Faulty::new(MemoryEngine::new());
+    let faults = engine.faults();
+    let builder = Tenure::builder().fallback(Fallback::Process).patience(ms(20));
+    let tenure = builder.engine(engine).unwrap();
+    let held = tenure.lock("x").lease(LONG).acquire().await.unwrap();
+    faults.cut(Fault::Refused);
+    assert!(tenure.lock("x").try_acquire().await.unwrap().is_none());
+    let error = tenure.lock("x").acquire_within(ms(100)).await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    assert!(tenure.lock("y").try_acquire().await.unwrap().is_some(), "another lock");
+    let lock = tenure.lock("x");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    pass(ms(100)).await;
+    assert!(!waiting.is_finished());
+    drop(held);
+    assert!(waiting.await.unwrap().unwrap().is_degraded());
+}
+
+/// R22: a handle of a lock of the fallback was reported as lost, because the store had never heard of it.
+#[tokio::test]
+async fn a_lock_of_the_fallback_cannot_be_detached() {
+    let engine = Faulty::new(MemoryEngine::new());
+    engine.faults().cut(Fault::Refused);
+    let builder = Tenure::builder().fallback(Fallback::Process).patience(ms(20));
+    let tenure = builder.engine(engine).unwrap();
+    let all = tenure::acquire_all([tenure.lock("x"), tenure.lock("y")], Wait::forever()).await;
+    assert!(all.unwrap().is_degraded());
+    let error = tenure.lock("x").acquire().await.unwrap().detach().await.unwrap_err();
+    assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
+    assert!(error.to_string().contains("fallback"), "{error}");
+    assert!(tenure.lock("x").try_acquire().await.unwrap().is_some(), "it is released");
+}
+
 /// R22: the caller chose to wait for the store. An acquire that waits is granted when the store returns; one that does not wait,
 /// and one whose time is over, fail.
 #[tokio::test]

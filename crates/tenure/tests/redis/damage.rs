@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tenure::engine::{AcquireRequest, Acquired, Engine, RedisEngine};
-use tenure::{About, Entry, Error, Kind, Lease, LockName, Owner, Shape, Tenure, WhyLost};
+use tenure::{About, Entry, Error, Fallback, Kind, Lease, LockName, Owner, Shape, Tenure, WhyLost};
 use tenure_testkit::Server;
 
 use super::fixture::{LONG, behind_proxy, command, connect, ms, pass, until};
@@ -205,4 +205,19 @@ async fn an_acquire_that_is_dropped_while_it_is_continued_holds_nothing() {
     let next = connect(&server.url()).await.rwlock("x");
     let writer = tokio::time::timeout(ms(5_000), next.write()).await;
     drop(writer.expect("it is free").unwrap());
+}
+
+/// R22: the fallback was used though the store answered: another client could hold the same lock there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_answers_is_not_replaced_by_the_fallback() {
+    let server = Server::start();
+    let builder = Tenure::builder().fallback(Fallback::Process).patience(ms(100));
+    let tenure = builder.connect(&server.url()).await.unwrap();
+    command(&server, &["RPUSH", "tenure:{foreign}", "1"]);
+    let refused = tenure.lock("foreign").acquire_within(LONG).await.unwrap_err();
+    assert!(refused.to_string().contains("foreign"), "{refused}");
+    command(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+    let refused = tenure.lock("full").acquire_within(LONG).await.unwrap_err();
+    assert!(refused.to_string().contains("OOM"), "{refused}");
+    assert_eq!(tenure.health().degraded, 0);
 }
