@@ -16,6 +16,8 @@ use markdown::Document;
 
 const SUMMARY: &str = "docs/SUMMARY.md";
 const BOOK: &str = "crates/tenure/src/book.rs";
+/// The chapter on fences needs the crate that checks them.
+const FENCED: &str = "crates/tenure-fenced/src/lib.rs";
 
 /// The documents by their paths, relative to the workspace.
 type Documents = BTreeMap<PathBuf, Document>;
@@ -25,7 +27,8 @@ pub(crate) fn check() -> Outcome {
     let exists = |path: &Path| sh::root().join(path).exists();
     let mut mistakes = broken_links(&documents, &exists);
     mistakes.extend(chapters(&documents));
-    mistakes.extend(untested(&documents, &sources::read(BOOK)?));
+    let including = sources::read(BOOK)? + &sources::read(FENCED)?;
+    mistakes.extend(untested(&documents, &including));
     mistakes.extend(translations(&documents));
     if !mistakes.is_empty() {
         return Err(Failure::new(format!(
