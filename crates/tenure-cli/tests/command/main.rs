@@ -10,6 +10,7 @@ mod completion;
 mod detached;
 mod doctor;
 mod election;
+mod exporter;
 mod fight;
 mod guardian;
 mod hold;
