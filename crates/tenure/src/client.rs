@@ -71,6 +71,8 @@ impl Tenure {
     /// - `redis+sentinel://[user:password@]s1[:26379],s2,…/master[/database]`: the master that Sentinels
     ///   name, followed through failovers. The Sentinels' own login is `?sentinel_user=…` and
     ///   `&sentinel_password=…`; `rediss+sentinel://…` is TLS to all of them.
+    /// - `redis+cluster://[user:password@]h1,h2,…`: a cluster, followed through failovers and moving slots. One of its nodes is
+    ///   enough. `rediss+cluster://…` is TLS to all of them.
     /// - `redis+quorum://[user:password@]h1,h2,h3[,…][/database]`: 3, 5 or 7 independent servers, of which a majority
     ///   decides. `tenure quorum init` marks them once. `rediss+quorum://…` is TLS to all of them.
     /// - `local:///folder`: a store that the processes of one user on this machine share through

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use rusqlite::{Connection, named_params};
-use tenure::fenced::{REDIS_SET, SQL_CHECK, SQL_SET};
+use tenure::fenced::{REDIS_REGISTER, REDIS_SET, SQL_CHECK, SQL_SET};
 use tenure::{Fence, Tenure, blocking::block_on};
 use tenure_testkit::{Server, resp::Reply};
 
@@ -57,6 +57,18 @@ fn redis_refuses_an_overtaken_writer() {
     assert_eq!(write(current, "sold by current"), Reply::Integer(1));
     assert_eq!(write(overtaken, "sold by overtaken"), Reply::Integer(0));
     assert_eq!(write(current, "again"), Reply::Integer(1));
+    for wrong in ["", "x", "-1", "1e99", "99999999999999999"] {
+        for script in [REDIS_SET, REDIS_REGISTER] {
+            let keys: &[&str] = if script == REDIS_SET {
+                &["2", "{new}:left", "{new}:fence"]
+            } else {
+                &["1", "{new}:fence"]
+            };
+            let words = [&["EVAL", script], keys, &[wrong, "value"]].concat();
+            let refused = server.connect().unwrap().command(&words).unwrap();
+            assert!(matches!(refused, Reply::Error(_)), "{wrong}: {refused:?}");
+        }
+    }
     let value = connection.command(&["GET", "{stock}:left"]).unwrap();
     assert_eq!(value, Reply::Bulk(Some(b"again".to_vec())));
 }

@@ -1,6 +1,6 @@
 //! Holders that are killed or stopped, that work for too long, or that acquire twice.
 
-use crate::experiment::{Experiment, Outcome, let_pass};
+use crate::experiment::{Client, Experiment, Outcome, let_pass};
 use crate::history::What;
 use crate::time::millis;
 
@@ -49,13 +49,7 @@ pub(super) fn late_release(it: &mut Experiment) -> Outcome {
     let_pass(100);
     a.order("release");
     let_pass(100);
-    c.order("acquire");
-    c.until_it_holds(millis(600));
-    let_pass(250);
-    b.releases_if_it_holds();
-    c.until_it_holds(PATIENCE);
-    let_pass(150);
-    c.releases_if_it_holds();
+    asks_beside(&mut c, &mut b);
     Ok(())
 }
 
@@ -72,6 +66,12 @@ pub(super) fn stopped_within_the_release(it: &mut Experiment) -> Outcome {
     let_pass(200);
     a.continues();
     let_pass(500);
+    asks_beside(&mut c, &mut b);
+    Ok(())
+}
+
+/// C asks while B holds the lock, and uses it after B, or beside it.
+fn asks_beside(c: &mut Client, b: &mut Client) {
     c.order("acquire");
     c.until_it_holds(millis(600));
     let_pass(250);
@@ -79,7 +79,6 @@ pub(super) fn stopped_within_the_release(it: &mut Experiment) -> Outcome {
     c.until_it_holds(PATIENCE);
     let_pass(150);
     c.releases_if_it_holds();
-    Ok(())
 }
 
 /// Stage 5: A works for longer than its lease, and B waits.
@@ -163,7 +162,7 @@ pub(super) fn late_writer(it: &mut Experiment) -> Outcome {
 }
 
 /// Reads and sells, until nothing is left.
-fn sells_all(client: &mut crate::experiment::Client) {
+fn sells_all(client: &mut Client) {
     for _ in 0..20 {
         client.order("read");
         let read = client.until(PATIENCE, |what| matches!(what, What::Reads(_)));
