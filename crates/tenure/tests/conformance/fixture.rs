@@ -32,6 +32,11 @@ pub(crate) trait Fixture: Send + Sync {
     /// Waits until the store has this many clients left.
     async fn until_clients(&self, _count: usize) {}
 
+    /// Whether other clients see how many entries an owner has: on a quorum its own client counts them.
+    fn shows_entries_to_others(&self) -> bool {
+        true
+    }
+
     /// A client for single operations, without the driver.
     fn client(&self) -> Client {
         Client::new(self.engine())
@@ -70,6 +75,10 @@ impl MemoryQuorum {
 impl Fixture for MemoryQuorum {
     fn start() -> Self {
         Self((0..5).map(|_| MemoryEngine::new()).collect())
+    }
+
+    fn shows_entries_to_others(&self) -> bool {
+        false
     }
 
     fn engine(&self) -> Box<dyn Engine> {

@@ -46,6 +46,10 @@ impl Fixture for FiveServers {
         block_on(Tenure::connect(&self.url())).unwrap()
     }
 
+    fn shows_entries_to_others(&self) -> bool {
+        false
+    }
+
     async fn until_clients(&self, count: usize) {
         for server in &self.0 {
             until_clients(server, count).await;

@@ -119,21 +119,24 @@ impl Holds {
         leaving
     }
 
-    /// An owner gives back its permits but so many, if this is its only entry. Returns its attempt then.
-    pub(super) fn keep(&self, name: &LockName, entry: Entry, permits: u32) -> Option<Arc<Attempt>> {
+    /// An owner gives back its permits but so many, if this is its only entry.
+    pub(super) fn keep(&self, name: &LockName, entry: Entry, permits: u32) -> Leaving {
         let mut holds = lock(&self.by_owner);
-        let record = holds.get_mut(&(name.clone(), entry.owner))?;
-        let [only] = &record.attempts[..] else { return None };
-        let is_only = match &record.counted[..] {
-            [] => only.request.entry == entry,
-            [counted] => record.is_released && *counted == entry,
-            _ => false,
+        let Some(record) = holds.get_mut(&(name.clone(), entry.owner)) else {
+            return Leaving::Unknown;
         };
-        if !is_only {
-            return None;
+        if record.entries() > 1 {
+            return record.remaining();
         }
         record.permits = record.permits.min(permits);
-        Some(only.clone())
+        record.attempts.last().cloned().map_or(Leaving::Unknown, Leaving::AtNodes)
+    }
+
+    /// How many entries an owner has, if this client counts some of them.
+    pub(super) fn entries(&self, name: &LockName, owner: Owner) -> Option<u32> {
+        let holds = lock(&self.by_owner);
+        let record = holds.get(&(name.clone(), owner))?;
+        (!record.counted.is_empty()).then(|| record.entries())
     }
 
     /// Forgets an owner, which another client releases. False if that one could not release it by this entry alone.
@@ -247,7 +250,11 @@ impl Record {
     }
 
     fn remaining(&self) -> Leaving {
+        Leaving::Counted { remaining: self.entries() }
+    }
+
+    fn entries(&self) -> u32 {
         let at_nodes = self.attempts.len() - usize::from(self.is_released);
-        Leaving::Counted { remaining: (at_nodes + self.counted.len()) as u32 }
+        (at_nodes + self.counted.len()) as u32
     }
 }

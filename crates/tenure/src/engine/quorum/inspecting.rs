@@ -50,7 +50,13 @@ impl Quorum {
 
     fn merged(&self, name: LockName, infos: Vec<Option<LockInfo>>) -> LockInfo {
         let names: Vec<_> = self.nodes.iter().map(|node| &*node.name).collect();
-        merge(name, &infos, &names, self.size.majority())
+        let mut merged = merge(name, &infos, &names, self.size.majority());
+        for holder in &mut merged.holders {
+            // The nodes know one entry of those that this client counts.
+            let counted = self.holds.entries(&merged.name, holder.owner);
+            holder.entries = counted.unwrap_or(holder.entries);
+        }
+        merged
     }
 
     /// Takes a lock away at all nodes; a majority must have answered.

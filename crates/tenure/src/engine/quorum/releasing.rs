@@ -35,15 +35,16 @@ impl Quorum {
         if let Some(attempt) = waiting {
             answer_cancelled(attempt.end());
         }
-        let attempt = match request.keep {
-            0 => match self.holds.leave(&request.name, request.entry) {
-                Leaving::AtNodes(attempt) => Some(attempt),
-                Leaving::Counted { remaining } => {
-                    return Answer::now(Ok(ReleaseOutcome::Released { remaining }));
-                }
-                Leaving::Unknown => None,
-            },
+        let leaving = match request.keep {
+            0 => self.holds.leave(&request.name, request.entry),
             keep => self.holds.keep(&request.name, request.entry, keep),
+        };
+        let attempt = match leaving {
+            Leaving::AtNodes(attempt) => Some(attempt),
+            Leaving::Counted { remaining } => {
+                return Answer::now(Ok(ReleaseOutcome::Released { remaining }));
+            }
+            Leaving::Unknown => None,
         };
         let entry_at = |node| match &attempt {
             Some(attempt) => attempt.entry_at(node),
