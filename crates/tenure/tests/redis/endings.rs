@@ -10,7 +10,8 @@ use tenure_testkit::Server;
 
 use super::fixture::{LONG, ms, pass};
 
-/// Forwards bytes, and when it is armed cuts the next reply short by one byte and closes the connection.
+/// Forwards bytes. When it is armed, it cuts the reply to the next request for the lock short by one byte, and closes the
+/// connection: other connections have replies at any time.
 struct Relay {
     url: String,
     is_armed: Arc<AtomicBool>,
@@ -27,19 +28,31 @@ impl Relay {
                 let (client, armed) = (client.unwrap(), armed.clone());
                 let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
                 let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                std::thread::spawn(move || forward(from, to, &AtomicBool::new(false)));
-                std::thread::spawn(move || forward(server, client, &armed));
+                let cuts = Arc::new(AtomicBool::new(false));
+                let next = cuts.clone();
+                let note = move |bytes: &[u8]| {
+                    let is_for_lock = bytes.windows(LOCK.len()).any(|part| part == LOCK);
+                    if is_for_lock && armed.swap(false, SeqCst) {
+                        next.store(true, SeqCst);
+                    }
+                    false
+                };
+                std::thread::spawn(move || forward(from, to, note));
+                std::thread::spawn(move || forward(server, client, |_| cuts.swap(false, SeqCst)));
             }
         });
         Self { url, is_armed }
     }
 }
 
-fn forward(mut from: TcpStream, mut to: TcpStream, is_armed: &AtomicBool) {
+/// In every request for the lock.
+const LOCK: &[u8] = b"tenure:{x}";
+
+fn forward(mut from: TcpStream, mut to: TcpStream, is_cut: impl Fn(&[u8]) -> bool) {
     to.set_nodelay(true).unwrap();
     let mut bytes = [0; 65536];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
-        let is_cut = is_armed.swap(false, SeqCst);
+        let is_cut = is_cut(&bytes[..count]);
         if to.write_all(&bytes[..count - usize::from(is_cut)]).is_err() || is_cut {
             break;
         }
