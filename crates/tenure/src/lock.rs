@@ -152,7 +152,9 @@ impl Lock {
 
     /// Makes the lock re-entrant: the owner of the surrounding [`Owner::scope`] may acquire the lock again
     /// while it holds it. The lock is free when every guard is dropped. In the blocking API the calling
-    /// thread is the owner.
+    /// thread is the owner; an async acquire outside a scope is refused.
+    ///
+    /// On a quorum the client counts the entries: other clients see one, and a hold with several cannot be detached.
     #[must_use]
     pub fn reentrant(self) -> Self {
         self.change(|spec| {
