@@ -2,7 +2,8 @@
 //! otherwise unchanged.
 //!
 //! [`Proxy`](crate::Proxy) takes messages apart, with four threads for each connection, which costs more
-//! than a round trip of a millisecond may. This one moves bytes: one thread for all connections reads what has
+//! than a round trip of a millisecond may. This one moves bytes: one thread for all connections, and for all relays that are
+//! started together, reads what has
 //! arrived and writes what is due, in chunks as large as possible. So bandwidth is not limited, the two
 //! directions do not wait for each other, and many small messages cost little more than one.
 
@@ -26,12 +27,21 @@ use crate::stream::Stream;
 /// How much is read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// A relay to a server with added latency; it ends, with all its connections, when this is dropped.
+/// A relay to a server with added latency; it ends, with all its connections, when this is dropped, and those that were
+/// started with it.
 #[must_use = "the relay ends when this is dropped"]
 pub struct Distance {
     endpoint: Endpoint,
+    /// Shared by the relays that were started together.
+    _thread: Arc<Thread>,
+}
+
+/// The thread of some relays.
+struct Thread {
+    /// A connection to it wakes the thread.
+    endpoint: Endpoint,
     is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    handle: Option<JoinHandle<()>>,
 }
 
 impl Distance {
@@ -41,20 +51,34 @@ impl Distance {
     ///
     /// If no thread can be started.
     pub fn start(server: &Server, one_way: Duration) -> Self {
-        let (endpoint, listener) = Endpoint::listen();
+        Self::start_all([server], one_way).remove(0)
+    }
+
+    /// Starts a relay to each of the servers. They have one thread: as many as servers would each be woken for one
+    /// message, which costs more than the message.
+    ///
+    /// # Panics
+    ///
+    /// If no thread can be started, or there is no server.
+    pub fn start_all<'a>(
+        servers: impl IntoIterator<Item = &'a Server>,
+        one_way: Duration,
+    ) -> Vec<Self> {
+        let doors = servers.into_iter().map(|server| {
+            let (endpoint, listener) = Endpoint::listen();
+            (endpoint, Door { listener, to: server.endpoint().clone() })
+        });
+        let (endpoints, doors): (Vec<_>, Vec<_>) = doors.unzip();
         let is_over = Arc::new(AtomicBool::new(false));
-        let relay = Relay {
-            listener,
-            endpoint: server.endpoint().clone(),
-            one_way,
-            pipes: Vec::new(),
-            chunk: vec![0; CHUNK],
-        };
-        let thread = std::thread::Builder::new().name("distance".into()).spawn({
+        let relay = Relay { doors, one_way, pipes: Vec::new(), chunk: vec![0; CHUNK] };
+        let handle = std::thread::Builder::new().name("distance".into()).spawn({
             let is_over = is_over.clone();
             move || relay.run(&is_over)
         });
-        Self { endpoint, is_over, thread: Some(thread.expect("a thread can be started")) }
+        let handle = Some(handle.expect("a thread can be started"));
+        let thread = Arc::new(Thread { endpoint: endpoints[0].clone(), is_over, handle });
+        let distance = |endpoint| Self { endpoint, _thread: thread.clone() };
+        endpoints.into_iter().map(distance).collect()
     }
 
     /// Its address as a URL: `redis://127.0.0.1:port`.
@@ -79,23 +103,28 @@ impl fmt::Debug for Distance {
     }
 }
 
-impl Drop for Distance {
+impl Drop for Thread {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
         // The thread blocks in `poll`, so a connection of our own wakes it.
         let waking = self.endpoint.stream();
-        if let Some(thread) = self.thread.take() {
+        if let Some(handle) = self.handle.take() {
             // A thread that panicked has already printed its message.
-            let _ = thread.join();
+            let _ = handle.join();
         }
         drop(waking);
     }
 }
 
-/// The state of the relay's thread.
-struct Relay {
+/// Where clients connect, and where that leads.
+struct Door {
     listener: TcpListener,
-    endpoint: Endpoint,
+    to: Endpoint,
+}
+
+/// The state of the relays' thread.
+struct Relay {
+    doors: Vec<Door>,
     one_way: Duration,
     /// Two for each connection: one for each direction.
     pipes: Vec<Pipe>,
@@ -118,7 +147,7 @@ impl Relay {
     fn run(mut self, is_over: &AtomicBool) {
         wake_on_time();
         while !is_over.load(Ordering::SeqCst) {
-            let Some((accepts, readable)) = self.wait() else { continue };
+            let Some((called, readable)) = self.wait() else { continue };
             for (pipe, is_readable) in self.pipes.iter_mut().zip(readable) {
                 if is_readable {
                     pipe.receive(&mut self.chunk, self.one_way);
@@ -126,17 +155,16 @@ impl Relay {
             }
             self.pipes.iter_mut().for_each(Pipe::forward);
             self.pipes.retain(|pipe| !pipe.is_over);
-            if accepts {
-                self.accept();
-            }
+            called.into_iter().for_each(|door| self.accept(door));
         }
         self.pipes.iter().for_each(|pipe| pipe.to.shutdown(Shutdown::Both));
     }
 
-    /// Waits until something arrives or is due: whether a client connects, and which pipes are readable.
+    /// Waits until something arrives or is due: at which doors clients connect, and which pipes are readable.
     /// None if the wait was interrupted.
-    fn wait(&self) -> Option<(bool, Vec<bool>)> {
-        let mut watched = vec![PollFd::new(&self.listener, PollFlags::IN)];
+    fn wait(&self) -> Option<(Vec<usize>, Vec<bool>)> {
+        let doors = self.doors.iter().map(|door| PollFd::new(&door.listener, PollFlags::IN));
+        let mut watched: Vec<_> = doors.collect();
         watched.extend(self.pipes.iter().map(|pipe| {
             let wanted = if pipe.has_ended { PollFlags::empty() } else { PollFlags::IN };
             PollFd::from_borrowed_fd(pipe.from.as_fd(), wanted)
@@ -153,15 +181,18 @@ impl Relay {
         });
         poll(&mut watched, left.as_ref()).ok()?;
         let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
-        let readable = self.pipes.iter().zip(&watched[1..]);
+        let (doors, rest) = watched.split_at(self.doors.len());
+        let called = doors.iter().enumerate().filter(|(_, fd)| is_ready(fd));
+        let readable = self.pipes.iter().zip(rest);
         let readable = readable.map(|(pipe, fd)| !pipe.has_ended && is_ready(fd));
-        Some((is_ready(&watched[0]), readable.collect()))
+        Some((called.map(|(door, _)| door).collect(), readable.collect()))
     }
 
-    fn accept(&mut self) {
-        let Ok((client, _)) = self.listener.accept() else { return };
+    fn accept(&mut self, door: usize) {
+        let door = &self.doors[door];
+        let Ok((client, _)) = door.listener.accept() else { return };
         // Without a server, the client's connection is closed.
-        let (Ok(client), Ok(server)) = (Stream::over(client), self.endpoint.stream()) else {
+        let (Ok(client), Ok(server)) = (Stream::over(client), door.to.stream()) else {
             return;
         };
         if client.set_nonblocking().is_err() || server.set_nonblocking().is_err() {
@@ -264,6 +295,24 @@ mod tests {
             assert_eq!(reply.text(), Some(number.to_string()));
             assert!(started.elapsed() >= 2 * ONE_WAY, "too early");
         }
+    }
+
+    /// Relays that were started together lead to their own servers, and go on while one of them is there.
+    #[test]
+    fn each_leads_to_its_own_server() {
+        let servers = [Server::start(), Server::start()];
+        let mut distances = Distance::start_all(&servers, ONE_WAY);
+        for (distance, value) in distances.iter().zip(["0", "1"]) {
+            let mut connection = distance.connect().expect("it listens");
+            connection.command(&["SET", "which", value]).expect("a reply");
+        }
+        drop(distances.remove(0));
+        for (server, value) in servers.iter().zip(["0", "1"]) {
+            let reply =
+                server.connect().expect("it listens").command(&["GET", "which"]).expect("a reply");
+            assert_eq!(reply.text().as_deref(), Some(value));
+        }
+        distances[0].connect().expect("it listens").command(&["PING"]).expect("a reply");
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! - [`Clock`] sets the wall clock of a server forward or back while it runs.
 //! - [`Proxy`] sits between a client and a server, and drops, delays or holds messages.
 //! - [`Distance`] sits there, too, and only adds latency, the same for all bytes.
-//! - [`Postgres`] is a PostgreSQL server that belongs to one test; [`Toolset`] finds its programs, and others.
+//! - [`Postgres`] is a PostgreSQL server that belongs to one test; [`Toolset`] finds its programs, and those of other tools.
+//! - [`Redisson`] is the Java program in `interop/redisson`; an [`Agent`] is a process that runs it.
 //! - [`resp`] is a plain client, independent of the library under test.
 //! - [`program`] finds the servers' programs.
 //!
@@ -28,6 +29,7 @@ mod flavor;
 mod guardian;
 mod port;
 mod postgres;
+mod redisson;
 mod sentinels;
 mod server;
 mod stream;
@@ -43,6 +45,7 @@ pub use distance::Distance;
 pub use flavor::Flavor;
 pub use postgres::Postgres;
 pub use proxy::Proxy;
+pub use redisson::{Agent, Asked, Codec, Redisson};
 pub use sentinels::Sentinels;
 pub use server::Server;
 pub use tls::Tls;

@@ -14,11 +14,13 @@ pub enum Toolset {
     Postgres,
     /// The collector of metrics: `prometheus` and `promtool`.
     Prometheus,
+    /// The browser: `chromium`.
+    Chromium,
 }
 
 impl Toolset {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Postgres, Self::Prometheus];
+    pub const ALL: [Self; 3] = [Self::Postgres, Self::Prometheus, Self::Chromium];
 
     /// The environment variable that names the folder to the tests; a developer may set it to choose one.
     #[must_use]
@@ -26,15 +28,17 @@ impl Toolset {
         match self {
             Self::Postgres => "TENURE_TEST_POSTGRES",
             Self::Prometheus => "TENURE_TEST_PROMETHEUS",
+            Self::Chromium => "TENURE_TEST_CHROMIUM",
         }
     }
 
     /// The programs that the folder must have.
     #[must_use]
-    pub const fn programs(self) -> [&'static str; 2] {
+    pub const fn programs(self) -> &'static [&'static str] {
         match self {
-            Self::Postgres => ["postgres", "initdb"],
-            Self::Prometheus => ["prometheus", "promtool"],
+            Self::Postgres => &["postgres", "initdb"],
+            Self::Prometheus => &["prometheus", "promtool"],
+            Self::Chromium => &["chromium"],
         }
     }
 
@@ -54,7 +58,7 @@ impl Toolset {
         let on_path = std::env::split_paths(&path);
         let elsewhere = match self {
             Self::Postgres => versions_in(Path::new("/usr/lib/postgresql")),
-            Self::Prometheus => Vec::new(),
+            Self::Prometheus | Self::Chromium => Vec::new(),
         };
         on_path.chain(elsewhere).find(|folder| self.is_in(folder))
     }
@@ -76,9 +80,9 @@ impl Toolset {
         if self.is_in(chosen) {
             return Ok(chosen.to_path_buf());
         }
-        let (variable, [first, second]) = (self.variable(), self.programs());
+        let (variable, programs) = (self.variable(), self.programs().join(" or "));
         let chosen = chosen.display();
-        Err(format!("{variable} names {chosen}, which lacks {first} or {second}; {ADVICE}"))
+        Err(format!("{variable} names {chosen}, which lacks {programs}; {ADVICE}"))
     }
 }
 
@@ -87,6 +91,7 @@ impl fmt::Display for Toolset {
         f.write_str(match self {
             Self::Postgres => "PostgreSQL",
             Self::Prometheus => "Prometheus",
+            Self::Chromium => "Chromium",
         })
     }
 }
