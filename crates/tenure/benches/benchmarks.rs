@@ -8,6 +8,7 @@ mod benchmarks {
     pub(crate) mod child;
     pub(crate) mod command;
     pub(crate) mod held;
+    pub(crate) mod http;
     pub(crate) mod list;
     pub(crate) mod local;
     pub(crate) mod memory;
@@ -18,6 +19,7 @@ mod benchmarks {
     pub(crate) mod redis_contended;
     pub(crate) mod redis_kinds;
     pub(crate) mod redis_server;
+    pub(crate) mod redisson;
     pub(crate) mod report;
     pub(crate) mod residue;
     pub(crate) mod topologies;

@@ -36,6 +36,9 @@ struct Observability;
 #[doc = include_str!("../../../docs/tuning.md")]
 struct Tuning;
 
+#[doc = include_str!("../../../docs/redisson.md")]
+struct SharingWithRedisson;
+
 #[doc = include_str!("../../../docs/migrating.md")]
 struct Migrating;
 

@@ -20,7 +20,7 @@ use crate::core::lease::Lease;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::driver::{Driver, PATIENCE, Replication, Spec};
-use crate::engine::{Engine, Health, MemoryEngine};
+use crate::engine::{Engine, Features, Health, MemoryEngine};
 use crate::error::{Error, StoreError};
 use crate::events::Events;
 use crate::guard::Guard;
@@ -73,6 +73,8 @@ impl Tenure {
     ///   `&sentinel_password=…`; `rediss+sentinel://…` is TLS to all of them.
     /// - `redis+cluster://[user:password@]h1,h2,…`: a cluster, followed through failovers and moving slots. One of its nodes is
     ///   enough. `rediss+cluster://…` is TLS to all of them.
+    /// - one of these with `?protocol=redisson`: locks that Java services share which use Redisson, as
+    ///   [`Builder::redisson`] says; `&fenced=true` is [`Builder::redisson_fenced`].
     /// - `redis+quorum://[user:password@]h1,h2,h3[,…][/database]`: 3, 5 or 7 independent servers, of which a majority
     ///   decides. `tenure quorum init` marks them once. `rediss+quorum://…` is TLS to all of them.
     /// - `local:///folder`: a store that the processes of one user on this machine share through
@@ -175,6 +177,11 @@ impl Tenure {
 impl Client {
     async fn try_acquire(&self, spec: &Arc<Spec>) -> Result<Option<Guard>, Error> {
         let result = self.driver.try_acquire(spec).await;
+        if let Ok(Some(guard)) = &result
+            && self.is_beside_the_fallback(spec, guard.owner())
+        {
+            return Ok(None);
+        }
         match self.fall_back(&spec.name, result.as_ref().err()).await? {
             Some(other) => match other.try_acquire(spec).await? {
                 Some(guard) => self.beside_the_store(spec, guard, Some(clock::now())).await,
@@ -188,15 +195,29 @@ impl Client {
         let started = clock::now();
         let waited = || clock::now().since(started);
         let mut result = self.driver.acquire(spec, wait).await;
-        while self.waits(result.as_ref().err(), wait, waited()) {
-            result = self.driver.acquire(spec, &wait.after(waited())).await;
+        let until = wait.within.map(|time| started + time);
+        let late = || Error::TimedOut { name: spec.name.clone(), waited: waited() };
+        loop {
+            if self.waits(result.as_ref().err(), wait, waited()) {
+                result = self.driver.acquire(spec, &wait.after(waited())).await;
+            } else if let Ok(guard) = &result
+                && self.is_beside_the_fallback(spec, guard.owner())
+            {
+                let owner = guard.owner();
+                // Released meanwhile: a task that has just got the lock of the fallback waits for it.
+                drop(result);
+                if !self.without_the_fallback(spec, owner, until).await {
+                    return Err(late());
+                }
+                result = self.driver.acquire(spec, &wait.after(waited())).await;
+            } else {
+                break;
+            }
         }
         match self.fall_back(&spec.name, result.as_ref().err()).await? {
             Some(other) => {
                 let guard = other.acquire(spec, &wait.after(waited())).await?;
-                let until = wait.within.map(|time| started + time);
                 let guard = self.beside_the_store(spec, guard, until).await?;
-                let late = || Error::TimedOut { name: spec.name.clone(), waited: waited() };
                 guard.ok_or_else(late)
             }
             None => result,
@@ -228,6 +249,13 @@ impl Client {
             guard.begin(waited);
         }
         result
+    }
+}
+
+impl Tenure {
+    /// What the locks of the store can do.
+    pub fn features(&self) -> Features {
+        self.client.driver.engine.capabilities().features
     }
 }
 

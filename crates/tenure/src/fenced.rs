@@ -73,8 +73,9 @@ impl Gate {
         Self { highest: AtomicU64::new(0) }
     }
 
-    /// Returns whether a holder with this fence is admitted. After that, no lower fence is.
+    /// Returns whether a holder with this fence is admitted. After that, no lower fence is. [`Fence::NONE`] never is.
     pub fn admits(&self, fence: Fence) -> bool {
-        self.highest.fetch_max(fence.value(), Ordering::AcqRel) <= fence.value()
+        fence != Fence::NONE
+            && self.highest.fetch_max(fence.value(), Ordering::AcqRel) <= fence.value()
     }
 }

@@ -295,7 +295,9 @@ impl Guard {
         // Its entry is counted out: from here on, an error ends the hold itself.
         self.role = Role::Sole;
         let held = &self.held;
-        let handle = Handle::new(held.name.clone(), held.entry, self.fence(), held.lease());
+        let entry = held.driver().entry_to_detach(held).await?;
+        self.ensure_held()?;
+        let handle = Handle::new(held.name.clone(), entry, self.fence(), held.lease());
         held.driver().detach(held)?;
         drop(self.into_held());
         Ok(handle)

@@ -148,9 +148,9 @@ pub struct HolderInfo {
     /// The number of its entries; zero if it has released the lock and lingers for its least holding
     /// time.
     pub entries: u32,
-    /// The fence of its grant.
+    /// The fence of its grant; [`Fence::NONE`] if it has none.
     pub fence: Fence,
-    /// When it acquired the lock, by the store's calendar.
+    /// When it acquired the lock, by the store's calendar; 1970 if the store does not know it.
     pub since: SystemTime,
     /// How much of its lease is left.
     pub lease_left: Duration,

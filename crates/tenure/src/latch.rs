@@ -55,6 +55,25 @@ impl Latch {
         self
     }
 
+    /// Sets the count of a latch that is not in use, where a request to count or to wait does not: in Redisson's format, where
+    /// a latch that was not set is open. Without effect in a store in Tenure's own format, and if the latch was set.
+    ///
+    /// # Errors
+    /// As for [`Latch::wait`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the count may have been set or not.
+    pub async fn set_count(&self) -> Result<(), Error> {
+        if self.lock.tenure().features().has_limits {
+            return Ok(());
+        }
+        // To try to pass it, without waiting, sets it.
+        if let Some(passed) = self.lock.try_acquire().await? {
+            passed.forget();
+        }
+        Ok(())
+    }
+
     /// Counts down by one. An open latch stays open, so a count is never undone.
     ///
     /// # Errors
@@ -107,7 +126,12 @@ impl Latch {
     /// # Errors
     /// As for [`Lock::inspect`].
     pub async fn count(&self) -> Result<u32, Error> {
-        let holders = self.inspect().await?.holders;
+        let info = self.inspect().await?;
+        if !self.lock.tenure().features().has_limits {
+            // The number that is left is all that is stored.
+            return Ok(info.limit);
+        }
+        let holders = info.holders;
         let counted: u32 = holders.iter().map(|holder| holder.permits).sum();
         Ok(self.count.saturating_sub(counted))
     }

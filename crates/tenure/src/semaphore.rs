@@ -112,9 +112,11 @@ impl Semaphore {
     /// # Errors
     /// As for [`Lock::inspect`].
     pub async fn available(&self) -> Result<u32, Error> {
-        let holders = self.inspect().await?.holders;
-        let used: u32 = holders.iter().map(|holder| holder.permits).sum();
-        Ok(self.limit.saturating_sub(used))
+        let info = self.inspect().await?;
+        let used: u32 = info.holders.iter().map(|holder| holder.permits).sum();
+        let is_stored = !self.lock.tenure().features().has_limits && info.kind.is_some();
+        let limit = if is_stored { info.limit } else { self.limit };
+        Ok(limit.saturating_sub(used))
     }
 
     /// Returns the holders and waiters.

@@ -217,6 +217,14 @@ pub(crate) fn not_subscribed(error: &str) {
     foreign::call(|| tracing::warn!(error, "the server refuses a subscription; waiters poll"));
 }
 
+/// A node that the URL names answers as a node of another cluster than the one in use.
+#[cfg(feature = "redis")]
+pub(crate) fn other_cluster(node: &impl std::fmt::Display) {
+    foreign::call(|| {
+        tracing::warn!(%node, "a node belongs to another cluster, and is not used; check the URL");
+    });
+}
+
 /// The clock of the store was set. Leases end by it.
 #[cfg(feature = "redis")]
 pub(crate) fn clock_stepped(step: ClockStep) {

@@ -10,8 +10,10 @@ mod cluster {
     pub(crate) mod fixture;
     pub(crate) mod load;
 
+    mod confirming;
     mod everyday;
     mod failover;
+    mod mistakes;
     mod moving;
     pub(crate) mod outage;
     mod spread;

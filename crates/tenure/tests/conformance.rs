@@ -14,8 +14,11 @@ mod conformance {
     #[cfg(feature = "redis")]
     pub(crate) mod quorums;
     #[cfg(feature = "redis")]
+    pub(crate) mod redisson;
+    #[cfg(feature = "redis")]
     pub(crate) mod servers;
 
+    pub(crate) mod announcements;
     pub(crate) mod elections;
     pub(crate) mod exclusion;
     pub(crate) mod fencing;
@@ -25,6 +28,7 @@ mod conformance {
     pub(crate) mod identity;
     pub(crate) mod leases;
     pub(crate) mod locks;
+    pub(crate) mod promises;
     pub(crate) mod proposals;
     pub(crate) mod queue;
     pub(crate) mod readers;
@@ -61,6 +65,14 @@ conformance_suite!(
 conformance_suite!(quorum, quorum crate::conformance::quorums::FiveServers);
 #[cfg(feature = "redis")]
 conformance_suite!(memory_quorum, quorum crate::conformance::fixture::MemoryQuorum);
+#[cfg(feature = "redis")]
+conformance_suite!(redisson, quorum crate::conformance::redisson::OnRedis);
+#[cfg(feature = "redis")]
+conformance_suite!(redisson_6, quorum crate::conformance::redisson::OnRedis6);
+#[cfg(feature = "redis")]
+conformance_suite!(redisson_valkey, quorum crate::conformance::redisson::OnValkey);
+#[cfg(feature = "redis")]
+conformance_suite!(redisson_cluster, quorum crate::conformance::redisson::OnCluster);
 #[cfg(feature = "redis")]
 conformance_suite!(sentinel, crate::conformance::servers::OneMaster);
 #[cfg(feature = "redis")]

@@ -11,10 +11,11 @@ mod quorum {
 
     mod clocks;
     mod data_loss;
-    mod entries;
+    pub(crate) mod entries;
     mod failures;
     pub(crate) mod independence;
     mod kinds;
     mod marking;
     mod partitions;
+    mod reentries;
 }

@@ -308,6 +308,22 @@ async fn late_answers_are_confirmed_together() {
     assert!(made < 60, "{made} connections");
 }
 
+/// The Sentinels were asked on the caller's executor, which panicked where that was not one of tokio.
+#[test]
+fn the_doctor_and_the_topology_need_no_runtime() {
+    let group = Sentinels::start(Flavor::Redis, 1);
+    tenure::blocking::block_on(async {
+        let client = Tenure::connect(&group.url()).await.unwrap();
+        let findings = client.checkup().await.unwrap();
+        assert!(findings.iter().any(|it| it.topic == "sentinels"));
+        let topology = client.topology().await.unwrap();
+        let count = |role| topology.nodes.iter().filter(|node| node.role == role).count();
+        assert_eq!(topology.form, "sentinel");
+        assert_eq!((count("primary"), count("replica"), count("sentinel")), (1, 1, 3));
+        assert!(topology.nodes.iter().all(|node| node.is_up), "{topology:?}");
+    });
+}
+
 /// The doctor asks every Sentinel.
 #[tokio::test]
 async fn the_doctor_asks_the_sentinels() {

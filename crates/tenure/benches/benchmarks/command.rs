@@ -9,7 +9,7 @@ use super::redis::{median, verbose};
 const RUNS: usize = 60;
 
 /// The release build of the command; `cargo xtask bench` builds it, and sets its path.
-fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     std::env::var_os("TENURE_BENCH_COMMAND")
         .expect("TENURE_BENCH_COMMAND names the command: `cargo xtask bench` sets it")
         .into()

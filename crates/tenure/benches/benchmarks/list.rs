@@ -2,8 +2,8 @@
 
 use super::report::{Benchmark, Goal};
 use super::{
-    callers, command, held, local, memory, network, quorum, redis, redis_contended, redis_kinds,
-    redis_server, residue, topologies,
+    callers, command, held, http, local, memory, network, quorum, redis, redis_contended,
+    redis_kinds, redis_server, redisson, residue, topologies,
 };
 
 /// All benchmarks, in the order in which they run.
@@ -70,6 +70,27 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         goal: Goal::AtMost(12.0),
         measure: command::size,
         what: "the release binary",
+    },
+    Benchmark {
+        name: "http_pair",
+        unit: "ratio",
+        goal: Goal::AtMost(3.0),
+        measure: http::pair,
+        what: "`tenure serve`: acquire and release on one connection, over the library's own pair",
+    },
+    Benchmark {
+        name: "http_streams_cpu",
+        unit: "% of a core",
+        goal: Goal::AtMost(100.0),
+        measure: http::streams_cpu,
+        what: "`tenure serve` with 1,000 viewers of a store that changes all the time",
+    },
+    Benchmark {
+        name: "http_streams_memory",
+        unit: "MB",
+        goal: Goal::AtMost(100.0),
+        measure: http::streams_memory,
+        what: "the same: its resident memory",
     },
     Benchmark {
         name: "pair_latency",
@@ -308,5 +329,19 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         goal: Goal::AtMost(1.1),
         measure: quorum::slow_node,
         what: "the same with one of the five in a black hole, after the first timeout, over all five healthy",
+    },
+    Benchmark {
+        name: "redisson_pair",
+        unit: "ratio",
+        goal: Goal::AtMost(1.0),
+        measure: redisson::pair,
+        what: "one thread, uncontended acquire and release of an RLock, over Redisson's own client",
+    },
+    Benchmark {
+        name: "redisson_callers_512",
+        unit: "ratio",
+        goal: Goal::AtLeast(2.0),
+        measure: redisson::callers_512,
+        what: "pairs per second of 512 callers on names of their own, over Redisson's own client",
     },
 ];

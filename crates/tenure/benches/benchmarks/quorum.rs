@@ -73,7 +73,7 @@ pub(crate) fn latency() -> Vec<f64> {
 pub(crate) fn latency_1ms() -> Vec<f64> {
     let (nodes, single): (Vec<_>, _) = ((0..NODES).map(|_| start()).collect(), start());
     mark(&nodes);
-    let distances: Vec<_> = nodes.iter().map(|it| Distance::start(it, ONE_WAY)).collect();
+    let distances = Distance::start_all(&nodes, ONE_WAY);
     let distance = Distance::start(&single, ONE_WAY);
     let runtime = runtime();
     let quorum = client(&runtime, &quorum_url(distances.iter().map(Distance::url)));

@@ -36,6 +36,7 @@ macro_rules! mirror {
 
 mirror! {
     Latch {
+        fn set_count() -> ();
         fn count_down() -> ();
         fn wait() -> ();
         fn wait_within(time: Duration) -> ();

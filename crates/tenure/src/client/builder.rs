@@ -13,7 +13,7 @@ use crate::driver::{Driver, PATIENCE, Replication, Settings, no_replicas};
 use crate::engine::LocalEngine;
 use crate::engine::{Engine, MemoryEngine, Replicas};
 #[cfg(feature = "redis")]
-use crate::engine::{QuorumEngine, RedisEngine, RedisOptions};
+use crate::engine::{Protocol, QuorumEngine, RedisEngine, RedisOptions};
 use crate::error::{Error, Invalid};
 use crate::events::{Event, EventSink};
 use crate::foreign;
@@ -46,6 +46,8 @@ pub struct Builder {
     retention: Result<Duration, Invalid>,
     reads_on_runtime: bool,
     replication: Result<Option<Replication>, Invalid>,
+    #[cfg(feature = "redis")]
+    protocol: Protocol,
     events: Arc<EventSink>,
     callback: Option<Callback>,
     warn_held_after: Option<Duration>,
@@ -71,6 +73,8 @@ impl Builder {
             retention: Ok(RETENTION),
             reads_on_runtime: false,
             replication: Ok(None),
+            #[cfg(feature = "redis")]
+            protocol: Protocol::Tenure,
             events: Arc::default(),
             callback: None,
             warn_held_after: None,
@@ -214,11 +218,37 @@ impl Builder {
         self
     }
 
+    /// Shares locks with Java services that use Redisson: stores an `RLock`, an `RReadWriteLock`, an `RSemaphore` or an
+    /// `RCountDownLatch` of the same name, in Redisson's format. In a URL: `?protocol=redisson`.
+    ///
+    /// What Redisson's format does not have is refused with a sentence: `fair`, elections, notes, least holding times and
+    /// barriers. An `RLock` has no fence either: [`Guard::fence`](crate::Guard::fence) is [`Fence::NONE`](crate::Fence::NONE),
+    /// which the checks of fences refuse. See [`Builder::redisson_fenced`].
+    #[cfg(feature = "redis")]
+    pub fn redisson(mut self) -> Self {
+        self.protocol = Protocol::Redisson { is_fenced: false };
+        self
+    }
+
+    /// As [`Builder::redisson`], with an `RFencedLock` for each mutex, whose token is the fence. In a URL:
+    /// `?protocol=redisson&fenced=true`. Every name that is used leaves a key with the last token in the server for ever.
+    #[cfg(feature = "redis")]
+    pub fn redisson_fenced(mut self) -> Self {
+        self.protocol = Protocol::Redisson { is_fenced: true };
+        self
+    }
+
     /// Connects to the store at `url`, as [`Tenure::connect`] does.
     ///
     /// # Errors
     /// Returns an error if the URL is invalid, the store cannot be reached, or a default is out of range.
     pub async fn connect(self, url: &str) -> Result<Tenure, Error> {
+        #[cfg(feature = "redis")]
+        if self.protocol != Protocol::Tenure && (url.starts_with("local:") || url == "memory:") {
+            let why =
+                "Redisson's format is for a Redis or Valkey server: write redis://… for the URL";
+            return Err(Error::Invalid(Invalid::new(why)));
+        }
         if url == "memory:" {
             return self.engine(MemoryEngine::new());
         }
@@ -243,8 +273,8 @@ impl Builder {
                 about: self.about.clone()?,
                 retention: self.retention.clone()?,
                 runtime: self.reads_on_runtime.then(this_runtime).transpose()?,
-                quorum: None,
-                io: None,
+                protocol: self.protocol,
+                ..RedisOptions::default()
             };
             if QuorumEngine::is_scheme_of(url) {
                 return self.engine(QuorumEngine::connect_as(url, options).await?);

@@ -12,6 +12,7 @@ use crate::driver::{Driver, Settings, Spec};
 use crate::engine::{Engine, MemoryEngine};
 use crate::error::{Error, Invalid};
 use crate::guard::Guard;
+use crate::owner::Owner;
 use crate::sync::lock;
 use crate::telemetry;
 use crate::wait::Wait;
@@ -22,8 +23,8 @@ use crate::wait::Wait;
 /// locks of the store that other clients may hold at the same time. [`Guard::is_degraded`](crate::Guard::is_degraded) and
 /// [`Guard::fallback`](crate::Guard::fallback) report it, and so do [`Tenure::health`](crate::Tenure::health) and the metric
 /// `tenure_fallbacks_total`. Choose it for work that two clients may do at once, if the alternative is not to do it. As soon as the
-/// store can be reached again, locks are acquired there; a task that waits for a lock of the fallback by then stays there until it
-/// gets that lock, or its time is over.
+/// store can be reached again, locks are acquired there, a mutex once no other task of this client holds that of the fallback; a
+/// task that waits for a lock of the fallback by then stays there until it gets that lock, or its time is over.
 ///
 /// A store that answers with an error is reached, and is not replaced: it is full, refuses the login, or cannot read a lock.
 /// Such an error is returned, as with [`Fallback::Fail`].
@@ -39,7 +40,7 @@ pub enum Fallback {
     /// attempts, fails.
     Wait,
     /// Use a lock that excludes only the other tasks of this process that use the same client, as `memory:` does. A mutex also
-    /// excludes those that still hold the store's own lock.
+    /// excludes those that still hold the store's own lock, and those that acquire it there while the mutex is held.
     Process,
     /// Use a lock that excludes only the processes of this user on this machine, as `local:` does. For Linux, with the feature
     /// `local`.
@@ -58,8 +59,8 @@ impl Fallback {
     }
 }
 
-/// How often a task that has a lock of the fallback checks whether the store's own has been released here. An outage is rare,
-/// and such a hold in it, too.
+/// How often a task that has a lock of the fallback checks whether the store's own has been released here, and the other way
+/// round. An outage is rare, and such a hold in it, too.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Whether an error means that the store could not be reached. One that answers, and one that refuses this client until a
@@ -127,6 +128,29 @@ impl Client {
             guard.ensure_held()?;
         }
         Ok(Some(guard))
+    }
+
+    /// Whether another owner of this client still holds the fallback's own mutex of this name.
+    pub(super) fn is_beside_the_fallback(&self, spec: &Spec, owner: Owner) -> bool {
+        let local = lock(&self.local).clone();
+        spec.shape.kind() == Kind::Mutex && local.is_some_and(|it| it.holds(&spec.name, owner))
+    }
+
+    /// Waits until no other owner of this client holds the fallback's own mutex; false if that takes too long.
+    pub(super) async fn without_the_fallback(
+        &self,
+        spec: &Spec,
+        owner: Owner,
+        until: Option<Moment>,
+    ) -> bool {
+        while self.is_beside_the_fallback(spec, owner) {
+            let next = clock::now() + LOOK_AGAIN;
+            if until.is_some_and(|until| until < next) {
+                return false;
+            }
+            self.driver.alarm(next).await;
+        }
+        true
     }
 
     fn settings_of_fallback(&self) -> Settings {

@@ -2,7 +2,7 @@
 
 use super::{Tenure, failed};
 use crate::core::name::LockName;
-use crate::engine::{Engine, Finding, ForceOutcome, ForceRequest, ListRequest};
+use crate::engine::{Engine, Finding, ForceOutcome, ForceRequest, ListRequest, Topology};
 use crate::error::Error;
 use crate::info::{About, LockInfo};
 use crate::owner::Owner;
@@ -55,5 +55,15 @@ impl Tenure {
         self.client.driver.check()?;
         let found = self.client.driver.engine.checkup().await;
         found.map_err(|error| Error::Connect { error })
+    }
+    /// Returns the servers of the store: their roles, memory and slots, as far as this client may ask for them. It may take a
+    /// second.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be reached.
+    pub async fn topology(&self) -> Result<Topology, Error> {
+        self.client.driver.check()?;
+        let topology = self.client.driver.engine.topology().await;
+        topology.map_err(|error| Error::Connect { error })
     }
 }

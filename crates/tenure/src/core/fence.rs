@@ -18,6 +18,10 @@ pub(crate) const RETENTION: Duration = Duration::from_secs(30);
 pub struct Fence(u64);
 
 impl Fence {
+    /// No fence: of a grant of a store that has [none](crate::engine::Features). It is smaller than every fence; the
+    /// checks of `tenure-fenced`, the scripts and the gate of [`fenced`](crate::fenced) refuse it.
+    pub const NONE: Self = Self(0);
+
     /// The largest fence: below 2^53, so that JSON, Lua and every language represent it exactly.
     pub const MAX: Self = Self((1 << 53) - 1);
 
@@ -31,9 +35,9 @@ impl Fence {
         self.0
     }
 
-    /// The fence of a later local holder, out of a reserved range.
+    /// The fence of a later local holder, out of a reserved range; none, if the first has none.
     pub(crate) const fn later_by(self, turns: u8) -> Self {
-        Self(self.0 + turns as u64)
+        if self.0 == 0 { self } else { Self(self.0 + turns as u64) }
     }
 }
 

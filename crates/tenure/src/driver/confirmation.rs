@@ -14,7 +14,7 @@ use super::watchdog::renewal;
 use super::{AFTER_ERROR, Driver, Held, Spec};
 use crate::clock;
 use crate::core::moment::Moment;
-use crate::engine::{Engine, Renewed, Replicas};
+use crate::engine::{Engine, Features, Renewed, Replicas};
 use crate::error::{Error, Invalid, StoreError};
 use crate::guard::Guard;
 
@@ -23,8 +23,12 @@ use crate::guard::Guard;
 const GRACE: Duration = Duration::from_millis(500);
 
 impl Driver {
-    /// Refuses to wait for replicas that the engine does not have. A fallback is not what was asked for in any case.
+    /// Refuses what the engine does not have, also to wait for replicas. A fallback is not what was asked for in any case.
     pub(super) fn check_options(&self, spec: &Spec) -> Result<(), Error> {
+        let capabilities = self.engine.capabilities();
+        if capabilities.features != Features::ALL {
+            spec.check_features(capabilities.features, capabilities.engine)?;
+        }
         let is_asked = spec.replication().is_some() && self.fallback().is_none();
         if is_asked && !self.engine.capabilities().has_replicas {
             return Err(no_replicas(self.engine.capabilities().engine));
@@ -70,7 +74,7 @@ impl Driver {
         let mut delays = AFTER_ERROR.delays(clock::now().as_micros());
         loop {
             self.check()?;
-            let sent = clock::now();
+            let (sent, returned) = (clock::now(), self.returned());
             let asked = replicas.at_most(end.since(sent));
             let answer = self.renew_one(renewal(held), Some(asked));
             match self.before(end + GRACE, answer).await.unwrap_or_else(too_late) {
@@ -80,7 +84,7 @@ impl Driver {
                     if error.is_lasting() || next >= give_up {
                         return Err(Error::from_store(&held.name, "acquire", error));
                     }
-                    self.alarm(next).await;
+                    self.pause(next, returned).await;
                 }
             }
         }

@@ -8,12 +8,12 @@ use crate::core::name::LockName;
 use crate::engine::{
     AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
     ForceRequest, Health, ListRequest, Listener, ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
-    Replicas,
+    Replicas, Topology,
 };
 use crate::error::StoreError;
 use crate::fork::Process;
 use crate::info::LockInfo;
-use crate::owner::Owner;
+use crate::owner::{Entry, Owner};
 
 /// The engine, in the process that made it.
 pub(crate) struct Gate {
@@ -83,6 +83,10 @@ impl Engine for Gate {
         self.ask(|engine| engine.cancel(request))
     }
 
+    fn entry_to_detach(&self, name: &LockName, entry: Entry) -> Answer<Entry> {
+        self.ask(|engine| engine.entry_to_detach(name, entry))
+    }
+
     fn detach(&self, name: &LockName, owner: Owner) -> Result<(), StoreError> {
         self.check()?;
         self.engine().detach(name, owner)
@@ -118,6 +122,10 @@ impl Engine for Gate {
 
     fn checkup(&self) -> Answer<Vec<Finding>> {
         self.ask(|engine| engine.checkup())
+    }
+
+    fn topology(&self) -> Answer<Topology> {
+        self.ask(|engine| engine.topology())
     }
 
     fn listen(&self, listener: Weak<dyn Listener>) {

@@ -56,6 +56,7 @@ mod gate;
 mod held;
 mod holding;
 mod pass;
+mod pause;
 mod reentry;
 mod release;
 mod serve;
@@ -73,6 +74,7 @@ use background::Background;
 pub(crate) use confirmation::no_replicas;
 use gate::Gate;
 pub(crate) use held::Held;
+use pause::Returns;
 use reentry::Reentries;
 use sharing::SharedReads;
 pub(crate) use spec::{Identity, Replication, Spec};
@@ -129,6 +131,7 @@ pub(crate) struct Driver {
     reentries: Reentries,
     shared_reads: SharedReads,
     background: Background,
+    returns: Returns,
     spawner: Handle,
 }
 
@@ -151,6 +154,7 @@ impl Driver {
             reentries: Reentries::default(),
             shared_reads: SharedReads::default(),
             background: Background::default(),
+            returns: Returns::default(),
             spawner: runtime.handle().clone(),
         });
         driver.engine.listen(driver.this.clone());
@@ -273,8 +277,10 @@ impl Driver {
             Wakeup::Granted { entry, grant, .. } => self.granted(entry, grant),
             Wakeup::Lost { name, owner } => self.taken_away(&name, owner),
             Wakeup::Sooner { entry, .. } => self.ask_as(entry),
+            Wakeup::Freed { name } => self.freed(&name),
             Wakeup::Missed => self.resync(|_| true),
             Wakeup::MissedIn(part) => self.resync(|name| part.contains(name)),
+            Wakeup::Returned => self.retry_all(),
         }
     }
 }
@@ -296,6 +302,7 @@ impl Drop for Driver {
             std::mem::forget(std::mem::take(&mut self.reentries));
             std::mem::forget(std::mem::take(&mut self.shared_reads));
             std::mem::forget(std::mem::take(&mut self.background));
+            std::mem::forget(std::mem::take(&mut self.returns));
             return;
         }
         // The thread wakes, fails to upgrade its reference, and ends.

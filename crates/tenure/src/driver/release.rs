@@ -121,6 +121,7 @@ impl PendingRelease {
     /// here: the outcome of a second attempt would say nothing of the first (I6).
     async fn retry_refused(mut self, until: Moment) -> Result<ReleaseOutcome, StoreError> {
         let mut delays = AFTER_ERROR.delays(clock::now().as_micros());
+        let mut returned = self.driver.returned();
         loop {
             let result = (&mut self).await;
             let is_transient = |error: &StoreError| !error.is_unknown() && !error.is_lasting();
@@ -129,7 +130,8 @@ impl PendingRelease {
             if !is_refused || next >= until {
                 return result;
             }
-            self.driver.alarm(next).await;
+            self.driver.pause(next, returned).await;
+            returned = self.driver.returned();
             self.answer = Some(self.driver.engine.release(self.request.clone()));
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::flight::unproposed;
+use super::pause::Returned;
 use super::trampoline::Event;
 use super::wait_group::{Basis, Closed, Next, Opened, Question, Sent, Ticket, WaitGroupId};
 use super::{Driver, HEARTBEAT, Spec};
@@ -32,6 +33,8 @@ pub(super) struct Asked {
     early_wakeups: u64,
     /// How many losses had matched no hold.
     pub(super) unmatched_losses: u64,
+    /// How often the store had returned.
+    pub(super) returned: Returned,
 }
 
 impl Asked {
@@ -46,7 +49,8 @@ impl Driver {
     pub(super) fn about_to_ask(&self) -> Asked {
         let early_wakeups = self.groups.early_wakeups();
         let unmatched_losses = self.agenda.unmatched_losses();
-        Asked { sent: clock::now(), early_wakeups, unmatched_losses }
+        let returned = self.returned();
+        Asked { sent: clock::now(), early_wakeups, unmatched_losses, returned }
     }
 
     /// A ticket behind other tasks of this process that wait for the same lock.
@@ -106,6 +110,11 @@ impl Driver {
         if let Some((id, _)) = self.groups.woken(entry) {
             self.ask(id);
         }
+    }
+
+    /// A lock may be free: its groups ask, the first one first.
+    pub(super) fn freed(self: &Arc<Self>, name: &LockName) {
+        self.groups.freed(name).into_iter().for_each(|group| self.ask(group));
     }
 
     /// Wake-ups may have been missed: every group asks, and every hold is renewed, now, if it is affected.

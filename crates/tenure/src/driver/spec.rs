@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::core::lease::Lease;
 use crate::core::name::LockName;
 use crate::core::shape::{Kind, Shape};
-use crate::engine::{AcquireRequest, Queueing, Replicas};
+use crate::engine::{AcquireRequest, Features, Queueing, Replicas};
 use crate::error::{Error, Invalid};
 use crate::group::Group;
 use crate::info::About;
@@ -139,6 +139,26 @@ impl Spec {
                 "the time for replicas must be shorter than the lease of {lease:?}, not {within:?}"
             ))),
             None => Ok(()),
+        }
+    }
+
+    /// Refuses what locks of a store cannot do.
+    pub(super) fn check_features(&self, has: Features, engine: &str) -> Result<(), Invalid> {
+        let wanted = [
+            (
+                self.is_fair && !has.has_queue,
+                "serve waiters in order, which `fair` and elections need",
+            ),
+            (self.about.note.is_some() && !has.has_notes, "keep a note"),
+            (self.at_least > 0 && !has.has_least_times, "keep a lock for a least holding time"),
+            (self.shape.kind() == Kind::Barrier && !has.has_barriers, "make a barrier"),
+        ];
+        match wanted.iter().find(|(is_refused, _)| *is_refused) {
+            None => Ok(()),
+            Some((_, what)) => Err(Invalid::new(format!(
+                "the lock `{}` is of a store ({engine}) that cannot {what}: leave that out, or use a                  store in Tenure's own format",
+                self.name
+            ))),
         }
     }
 

@@ -82,6 +82,7 @@ impl Driver {
     ) -> Result<T, StoreError> {
         let mut delays = AFTER_ERROR.delays(clock::now().as_micros());
         let mut answer = first;
+        let mut returned = self.returned();
         let mut earlier: Option<StoreError> = None;
         loop {
             let error = match answer.await {
@@ -93,7 +94,8 @@ impl Driver {
                 return Err(error);
             }
             earlier = Some(error);
-            self.alarm(next).await;
+            self.pause(next, returned).await;
+            returned = self.returned();
             answer = again();
         }
     }

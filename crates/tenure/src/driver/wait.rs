@@ -226,7 +226,7 @@ impl Driver {
                         return Err(self.give_up(spec, entry, retries.last.take()));
                     }
                     let cleanup = Flight::new(self, spec, entry, no_answer());
-                    self.alarm(next).await;
+                    self.pause(next, asked.returned).await;
                     cleanup.disarm();
                 }
             }

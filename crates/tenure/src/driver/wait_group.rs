@@ -140,6 +140,21 @@ impl WaitGroups {
         affected.map(|(id, _)| *id).collect()
     }
 
+    /// The groups whose last question failed.
+    pub(super) fn failing(&self) -> Vec<WaitGroupId> {
+        let table = lock(&self.table);
+        let failing = table.by_id.iter().filter(|(_, group)| group.outage.is_some());
+        failing.map(|(id, _)| *id).collect()
+    }
+
+    /// The groups that wait for a lock which may be free, in the order in which they were opened.
+    pub(super) fn freed(&self, name: &LockName) -> Vec<WaitGroupId> {
+        let mut table = lock(&self.table);
+        // Another group may be about to open.
+        table.early_wakeups += 1;
+        table.of_name(name).collect()
+    }
+
     /// Takes the grant of an entry for its group, once: the same grant may be reported twice.
     pub(super) fn take_grant(&self, entry: Entry) -> Option<(WaitGroupId, Arc<Spec>)> {
         let mut table = lock(&self.table);
@@ -267,9 +282,11 @@ impl WaitGroups {
         agenda: &Agenda,
     ) -> Option<(Closed, StoreError)> {
         let mut table = lock(&self.table);
-        let (group, _) = table.answered(question).ok()?;
+        let (group, is_outdated) = table.answered(question).ok()?;
         match group.retry_after(error, patience) {
             Ok(delay) => {
+                // A return of the store while the question failed is a reason to ask again at once.
+                let delay = if is_outdated { Duration::ZERO } else { delay };
                 table.schedule(question.group, delay, agenda);
                 None
             }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
 use super::{
-    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, ForceOutcome,
+    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Features, ForceOutcome,
     ForceRequest, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
     Wakeup,
 };
@@ -92,7 +92,8 @@ impl Store {
 
 impl Engine for MemoryEngine {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { engine: "memory", reach: Reach::Process, claim: None, has_replicas: false }
+        let (reach, features) = (Reach::Process, Features::ALL);
+        Capabilities { engine: "memory", reach, claim: None, has_replicas: false, features }
     }
 
     fn place(&self) -> String {

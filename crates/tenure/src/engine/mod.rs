@@ -20,16 +20,19 @@
 //!    holds returns its grant; for an entry that already waits, its standing.
 //! 6. **A lease never becomes shorter** by renewal or re-entry, only by release.
 //! 7. **Fences** (I4) grow with every grant, across all losses of data.
-//! 8. **The queue** (I10) is FIFO. A release hands the lock over to the first waiter in the same step, and
+//! 8. **The queue** (I10), if the engine [has one](Features::has_queue), is FIFO. A release hands the lock over to the first waiter in the same step, and
 //!    wakes only that waiter. A request that does not wait is not served before the waiters. A waiter that
 //!    has not asked again within its heartbeat is skipped, and so is a waiter whose client is known to have
 //!    ended.
+//!    Without a queue, a release is announced to all clients that wait ([`Wakeup::Freed`]), and the first request that
+//!    arrives is granted; what else [an engine may lack](Features) it declares.
 //! 9. **A hand-over** is valid for the claim lease; the first renewal, or asking again, makes it
 //!    the full lease.
 //! 10. **Done, refused or unknown** (I6): an error says whether the operation may have taken
 //!     effect. Every answer or error arrives within a time that the engine bounds.
 //! 11. **Wake-ups are hints.** They may be lost, late or repeated; asking again must return the
-//!     same. After a gap an engine sends [`Wakeup::Missed`], or [`Wakeup::MissedIn`].
+//!     same. After a gap an engine sends [`Wakeup::Missed`], or [`Wakeup::MissedIn`],
+//!     and [`Wakeup::Returned`] when requests can be sent again.
 //! 12. **No residue**: a lock without holders and waiters leaves nothing in the store, except what fences
 //!     need.
 //! 13. **In order**: acquires, releases and cancels of one client under one name take effect in the
@@ -44,6 +47,7 @@ use std::time::Duration;
 
 mod answer;
 mod checkup;
+mod features;
 mod health;
 #[cfg(feature = "redis")]
 mod link_monitor;
@@ -55,6 +59,7 @@ mod quorum;
 #[cfg(feature = "redis")]
 mod redis;
 mod request;
+mod topology;
 
 /// Entry points for the fuzz targets.
 #[cfg(fuzzing)]
@@ -68,11 +73,12 @@ pub use self::local::LocalEngine;
 #[cfg(feature = "redis")]
 pub use self::quorum::QuorumEngine;
 #[cfg(feature = "redis")]
-pub(crate) use self::redis::Options as RedisOptions;
-#[cfg(feature = "redis")]
 pub use self::redis::RedisEngine;
+#[cfg(feature = "redis")]
+pub(crate) use self::redis::{Options as RedisOptions, Protocol};
 pub use answer::Answer;
 pub use checkup::{Finding, Severity};
+pub use features::Features;
 pub use health::{Health, LinkHealth};
 pub use memory::MemoryEngine;
 pub use request::{
@@ -80,12 +86,14 @@ pub use request::{
     Proposal, Queueing, ReleaseOutcome, ReleaseRequest, Renewal, Renewed, Standing, Wakeup,
 };
 
+pub use topology::{NodeInfo, Topology};
+
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
 pub use crate::core::replicas::Replicas;
 use crate::error::StoreError;
 use crate::info::LockInfo;
-use crate::owner::Owner;
+use crate::owner::{Entry, Owner};
 
 /// One client's connection to a store. The [module](self) has the rules.
 pub trait Engine: Send + Sync + 'static {
@@ -128,6 +136,12 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Leaves the queue, and gives the lock back if it was granted in the meantime.
     fn cancel(&self, request: CancelRequest) -> Answer<()>;
+
+    /// The entry by which any client can end a hold of this client that is about to be detached: the same one, unless the
+    /// engine uses others in its stores.
+    fn entry_to_detach(&self, _name: &LockName, entry: Entry) -> Answer<Entry> {
+        Answer::now(Ok(entry))
+    }
 
     /// Detaches the hold of this owner from this client. An engine that ends a client's holds with the
     /// client must keep this one until its lease ends.
@@ -173,6 +187,11 @@ pub trait Engine: Send + Sync + 'static {
         Answer::now(Ok(Vec::new()))
     }
 
+    /// Returns the servers of the store, for an operator.
+    fn topology(&self) -> Answer<Topology> {
+        Answer::now(Ok(Topology::new(self.capabilities().engine)))
+    }
+
     /// Sends wake-ups to `listener` from now on. Called once, before the first acquire that may wait. If the
     /// listener was dropped, so were its waiters.
     fn listen(&self, listener: Weak<dyn Listener>);
@@ -210,6 +229,8 @@ pub struct Capabilities {
     pub claim: Option<Duration>,
     /// Whether its store may have replicas, which [`Engine::renew_replicated`] waits for.
     pub has_replicas: bool,
+    /// What its locks can do.
+    pub features: Features,
 }
 
 /// Which clients can share a lock through an engine.

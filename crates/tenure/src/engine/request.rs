@@ -61,7 +61,7 @@ pub struct Queueing {
 pub enum Acquired {
     /// The lock is held. If asked again for the same entry, the answer is the same grant.
     Granted(Grant),
-    /// The entry is in the queue; a wake-up will follow.
+    /// The entry is in the queue, or, without one, the lock is held; a wake-up will follow.
     Queued(Standing),
     /// Others hold it or wait for it, and the request does not wait.
     Busy,
@@ -94,7 +94,8 @@ pub enum Acquired {
 /// The grant of a lock to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The fence of this grant; re-entries and renewals do not change it.
+    /// The fence of this grant; re-entries and renewals do not change it. [`Fence::NONE`] where there are
+    /// [no fences](super::Features).
     pub fence: Fence,
     /// How many fences, from `fence` on, belong to this grant.
     pub fences: u32,
@@ -255,10 +256,18 @@ pub enum Wakeup {
         /// The entry that waits.
         entry: Entry,
     },
+    /// Permits of the lock are free, and none of its waiters was granted them: all of them should ask again. From an
+    /// engine without a queue.
+    Freed {
+        /// The lock.
+        name: LockName,
+    },
     /// Wake-ups may have been missed: every waiter should ask again, and every holder renew.
     Missed,
     /// Wake-ups for some of the locks may have been missed: their waiters should ask again, and their holders renew.
     MissedIn(Part),
+    /// The store can be reached again after it could not be: requests that failed meanwhile should be tried again now.
+    Returned,
 }
 
 /// A part of the locks of a store.

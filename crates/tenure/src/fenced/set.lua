@@ -3,9 +3,9 @@
 -- Returns 1 when the value was set, 0 when the writer was overtaken.
 local value, remembered = KEYS[1], KEYS[2]
 local fence = ARGV[1]
--- What is not a fence would shut out every later holder.
-if not string.match(fence, '^%d+$') or #fence > 16 then
-  return redis.error_reply('ERR the fence must be a number of at most 16 digits')
+-- What is not a fence would shut out every later holder, and 0 is that of a lock without fences.
+if not string.match(fence, '^%d+$') or #fence > 16 or tonumber(fence) == 0 then
+  return redis.error_reply('ERR the fence must be a number of at most 16 digits, and not 0')
 end
 local last = redis.call('GET', remembered)
 -- Fences are below 2^53, so a Lua number holds them exactly.

@@ -54,7 +54,7 @@ impl Scope {
     /// Records how an acquire has ended.
     pub(crate) fn acquired(&self, result: &Result<Option<Guard>, Error>) {
         self.record(|span| match result {
-            Ok(Some(guard)) => drop(span.record("tenure.fence", guard.fence().value())),
+            Ok(Some(guard)) => drop(span.record("tenure.fence", fence(guard))),
             // Another holder is no error.
             Ok(None) => {}
             Err(_) => {
@@ -71,6 +71,11 @@ impl Drop for Scope {
             foreign::call(|| drop(span));
         }
     }
+}
+
+/// As a signed number, because OpenTelemetry has no other: a bridge exports an unsigned one as text.
+fn fence(guard: &Guard) -> i64 {
+    i64::try_from(guard.fence().value()).unwrap_or(i64::MAX)
 }
 
 /// The span of an acquire.
@@ -96,7 +101,7 @@ pub(crate) fn wait(name: &LockName) -> Scope {
 
 /// The span of a guard's life. Most guards have none.
 pub(crate) fn hold(guard: &Guard) -> Option<Box<Scope>> {
-    let (name, fence) = (guard.name(), guard.fence().value());
+    let (name, fence) = (guard.name(), fence(guard));
     let scope = Scope::new(|| info_span!("hold", db.collection.name = %name, tenure.fence = fence));
     scope.0.is_some().then(|| Box::new(scope))
 }
@@ -109,7 +114,7 @@ pub(crate) fn renew(locks: usize, engine: &dyn Engine) -> Scope {
             otel.kind = "client",
             db.system.name = engine.capabilities().engine,
             db.operation.name = "renew",
-            db.operation.batch.size = locks,
+            db.operation.batch.size = i64::try_from(locks).unwrap_or(i64::MAX),
         )
     })
 }

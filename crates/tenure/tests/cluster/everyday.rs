@@ -73,28 +73,6 @@ fn one_node_names_the_others() {
     on_all(finds_the_others);
 }
 
-/// A wrong scheme gets a sentence that says which one is right.
-async fn names_the_right_scheme(cluster: Arc<Cluster>) {
-    let port = cluster.nodes[0].port();
-    let url = format!("redis://127.0.0.1:{port}");
-    // Its own record may be in a slot of another node, too.
-    let refused = match Tenure::connect(&url).await {
-        Ok(client) => client.lock(name_in(&THIRDS[2])).acquire().await.map(drop),
-        Err(error) => Err(error),
-    };
-    let refused = refused.unwrap_err().to_string();
-    assert!(refused.contains("redis+cluster://"), "{refused}");
-    let server = tenure_testkit::Server::builder().on_port().start();
-    let url = format!("redis+cluster://127.0.0.1:{}", server.port().unwrap());
-    let refused = Tenure::connect(&url).await.map(drop).unwrap_err().to_string();
-    assert!(refused.contains("write redis://"), "{refused}");
-}
-
-#[test]
-fn the_wrong_scheme_is_refused() {
-    on_all(names_the_right_scheme);
-}
-
 /// The rights of a user for locks on a cluster, and no others: as docs/cli.md has them.
 const RIGHTS: &str = "~tenure:* &tenure:wake:* +evalsha +script|load +subscribe +publish +ping +time +scan +get +set \
                       +psetex +setrange +del +mget +exists +pexpire +pttl +rename +hget +hset +hmget +hdel +hlen \

@@ -143,6 +143,26 @@ fn locks_are_inspected_though_a_node_is_down() {
     }
 }
 
+/// A list without the locks of one node would be none. The error said that a connection was refused, and not what that meant.
+async fn lists_nothing_without_a_node(cluster: Arc<Cluster>) {
+    let client = connect(&cluster).await;
+    let held = client.lock(name_in(&THIRDS[0])).lease(LEASE).acquire().await.unwrap();
+    let mut cluster = Arc::into_inner(cluster).unwrap();
+    cluster.nodes[1].kill();
+    let missing =
+        format!("the locks of the node 127.0.0.1:{} are missing", cluster.nodes[1].port());
+    let error = client.list("", 10).await.unwrap_err().to_string();
+    assert!(error.contains(&missing) && error.contains("inspected by name"), "{error}");
+    assert_eq!(client.lock(held.name()).inspect().await.unwrap().holding, 1);
+}
+
+#[test]
+fn a_list_without_a_node_names_it() {
+    for flavor in Cluster::flavors() {
+        run(flavor, lists_nothing_without_a_node, |it| it.replicas(0));
+    }
+}
+
 /// A URL named twenty nodes that were gone, and three that were not: half of the clients could not connect, because only some
 /// were asked. And late answers were not confirmed, because the nodes that were gone counted among those that did not answer.
 async fn ignores_nodes_that_are_gone(cluster: Arc<Cluster>) {

@@ -111,10 +111,15 @@ impl Faults {
         self.loses_wakeups.store(false, Ordering::SeqCst);
     }
 
+    /// Sends the driver a wake-up, as an engine does.
+    pub(crate) fn wake(&self, wakeup: Wakeup) {
+        let listener = self.listener.lock().unwrap().clone();
+        listener.and_then(|it| it.upgrade()).unwrap().wake(wakeup);
+    }
+
     /// Notifies the driver that wake-ups may have been missed.
     pub(crate) fn notify_missed(&self) {
-        let listener = self.listener.lock().unwrap().clone();
-        listener.and_then(|it| it.upgrade()).unwrap().wake(Wakeup::Missed);
+        self.wake(Wakeup::Missed);
     }
 
     fn fault(&self, kind: Kind) -> Fault {

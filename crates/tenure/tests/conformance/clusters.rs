@@ -19,7 +19,7 @@ static IDLE: Mutex<Vec<(Flavor, Cluster)>> = Mutex::new(Vec::new());
 pub(crate) struct OneCluster<W: Which>(Option<Cluster>, PhantomData<fn() -> W>);
 
 impl<W: Which> OneCluster<W> {
-    fn cluster(&self) -> &Cluster {
+    pub(crate) fn cluster(&self) -> &Cluster {
         self.0.as_ref().unwrap()
     }
 

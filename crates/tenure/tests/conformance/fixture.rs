@@ -9,10 +9,10 @@ use std::time::Duration;
 #[cfg(feature = "redis")]
 use tenure::engine::QuorumEngine;
 use tenure::engine::{
-    AcquireRequest, Acquired, CancelRequest, Engine, Grant, ListRequest, Listener, MemoryEngine,
-    Queueing, ReleaseOutcome, ReleaseRequest, Renewal, Renewed, Standing, Wakeup,
+    AcquireRequest, Acquired, CancelRequest, Engine, Features, Grant, ListRequest, Listener,
+    MemoryEngine, Queueing, ReleaseOutcome, ReleaseRequest, Renewal, Renewed, Standing, Wakeup,
 };
-use tenure::{About, Entry, Kind, Lease, LockInfo, LockName, Owner, Shape, Tenure};
+use tenure::{About, Entry, Fence, Kind, Lease, LockInfo, LockName, Owner, Shape, Tenure};
 
 /// A store of its own for one case.
 pub(crate) trait Fixture: Send + Sync {
@@ -28,6 +28,11 @@ pub(crate) trait Fixture: Send + Sync {
 
     /// A new client with the driver.
     fn tenure(&self) -> Tenure;
+
+    /// What its locks can do.
+    fn features(&self) -> Features {
+        Features::ALL
+    }
 
     /// Waits until the store has this many clients left.
     async fn until_clients(&self, _count: usize) {}
@@ -87,6 +92,28 @@ impl Fixture for MemoryQuorum {
 
     fn tenure(&self) -> Tenure {
         Tenure::builder().engine(self.connect()).unwrap()
+    }
+}
+
+tokio::task_local! {
+    static FEATURES: Features;
+}
+
+/// What the locks of the store of this case can do.
+pub(crate) fn features() -> Features {
+    FEATURES.with(|features| *features)
+}
+
+/// Runs a case on a store with these features.
+pub(crate) async fn with_features(features: Features, case: impl Future<Output = ()>) {
+    FEATURES.scope(features, case).await;
+}
+
+/// Whether a fence is that of a later grant of a lock of this kind (I4), or there are none.
+pub(crate) fn is_later(kind: Kind, fence: Fence, than: Fence) -> bool {
+    match features().has_fences_of(kind) {
+        true => fence > than,
+        false => (fence, than) == (Fence::NONE, Fence::NONE),
     }
 }
 

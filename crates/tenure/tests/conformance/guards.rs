@@ -296,9 +296,7 @@ pub(crate) async fn a_detached_handover_has_its_lease(store: &impl Fixture) {
     let held = a.lock("x").acquire().await.unwrap();
     let lock = b.lock("x");
     let waiter = tokio::spawn(async move { lock.acquire().await });
-    while a.lock("x").inspect().await.unwrap().waiting == 0 {
-        pass(ms(1)).await;
-    }
+    until_waiting(&a, "x", 1).await;
     held.release().await.unwrap();
     let handle = waiter.await.unwrap().unwrap().detach().await.unwrap();
     let left = a.lock("x").inspect().await.unwrap().holders[0].lease_left;

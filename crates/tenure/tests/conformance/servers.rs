@@ -52,6 +52,10 @@ impl Which for RedisTls {
 }
 
 impl<W> OneServer<W> {
+    pub(crate) fn server(&self) -> &Server {
+        &self.0
+    }
+
     fn connect(&self) -> RedisEngine {
         block_on(RedisEngine::connect(&self.0.url())).unwrap()
     }

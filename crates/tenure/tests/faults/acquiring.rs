@@ -4,11 +4,11 @@ use std::pin::pin;
 use std::sync::atomic::Ordering;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use tenure::engine::MemoryEngine;
+use tenure::engine::{MemoryEngine, Wakeup};
 use tenure::{Backoff, Error, Fallback, Released, Tenure, Wait};
 
-use super::fixture::{LONG, poll_once, until_free};
-use crate::common::{Fault, Faulty, Kind, Stage, ms, pair, pass};
+use super::fixture::{LONG, poll_once, until_free, until_waiting};
+use crate::common::{Fault, Faults, Faulty, Kind, Stage, ms, pair, pass};
 
 /// R31: the same entry is requested again, and gets the same grant, once.
 #[tokio::test]
@@ -21,6 +21,51 @@ async fn an_acquire_whose_reply_is_lost_is_asked_for_again() {
     assert_eq!((info.holders[0].entries, info.holders[0].fence), (1, guard.fence()));
     assert_eq!(guard.release().await.unwrap(), Released::Now);
     until_free(&healthy, "x").await;
+}
+
+/// Reports so often that the store can be reached again that pauses would take minutes, if that did not end them.
+async fn return_often(faults: &Faults) {
+    let returning = async {
+        for _ in 0..200 {
+            let before = faults.acquires.load(Ordering::SeqCst);
+            faults.wake(Wakeup::Returned);
+            while faults.acquires.load(Ordering::SeqCst) == before {
+                pass(ms(1)).await;
+            }
+        }
+    };
+    tokio::time::timeout(LONG, returning).await.expect("each return ends the pauses");
+}
+
+/// I7: pauses after errors grow to a second. A store that can be reached again is asked at once, by a new acquire and by one
+/// that waits in the queue.
+#[tokio::test]
+async fn a_pause_after_an_error_ends_when_the_store_returns() {
+    let store = MemoryEngine::new();
+    let engine = Faulty::new(store.another());
+    let faults = engine.faults();
+    let patient = Tenure::builder().patience(10 * LONG).engine(engine).unwrap();
+    let healthy = Tenure::builder().engine(store.another()).unwrap();
+
+    let holder = healthy.lock("queued").acquire().await.unwrap();
+    let lock = patient.lock("queued");
+    let queued = tokio::spawn(async move { lock.acquire().await });
+    until_waiting(&healthy, "queued", 1).await;
+    faults.always(Kind::Acquire, Fault::Refused);
+    faults.notify_missed();
+    return_often(&faults).await;
+    faults.clear();
+    drop(holder);
+    faults.wake(Wakeup::Returned);
+    drop(queued.await.unwrap().unwrap());
+
+    faults.always(Kind::Acquire, Fault::Refused);
+    let lock = patient.lock("new");
+    let new = tokio::spawn(async move { lock.acquire().await });
+    return_often(&faults).await;
+    faults.clear();
+    faults.wake(Wakeup::Returned);
+    drop(new.await.unwrap().unwrap());
 }
 
 /// I6: unknown is never reported as refused, and its possible effect is undone.
@@ -124,6 +169,29 @@ async fn the_fallback_excludes_tasks_that_hold_the_lock_of_the_store() {
     assert!(!waiting.is_finished());
     drop(held);
     assert!(waiting.await.unwrap().unwrap().is_degraded());
+}
+
+/// R22: a task held the mutex of the fallback when the store could be reached again. Another task of the same client then
+/// acquired the store's own, and both held it.
+#[tokio::test]
+async fn the_store_excludes_tasks_that_hold_the_lock_of_the_fallback() {
+    let engine = Faulty::new(MemoryEngine::new());
+    let faults = engine.faults();
+    let builder = Tenure::builder().fallback(Fallback::Process).patience(ms(20));
+    let tenure = builder.engine(engine).unwrap();
+    faults.cut(Fault::Refused);
+    let held = tenure.lock("x").lease(LONG).acquire().await.unwrap();
+    faults.clear();
+    assert!(tenure.lock("x").try_acquire().await.unwrap().is_none());
+    let error = tenure.lock("x").acquire_within(ms(100)).await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    assert!(!tenure.lock("y").try_acquire().await.unwrap().unwrap().is_degraded(), "another lock");
+    let lock = tenure.lock("x");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    pass(ms(100)).await;
+    assert!(!waiting.is_finished());
+    drop(held);
+    assert!(!waiting.await.unwrap().unwrap().is_degraded());
 }
 
 /// R22: a handle of a lock of the fallback was reported as lost, because the store had never heard of it.

@@ -41,6 +41,31 @@ async fn a_node_whose_clock_is_set_forward_does_not_vote() {
     assert_excluded(&nodes.client().await, &guard).await;
 }
 
+/// A clock was set forward by a day, which a client noted at the node, and back again when that client had ended: the note
+/// would last for a day.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_clock_was_set_back_votes_after_the_longest_lease() {
+    if Flavor::Redis.is_left_out() {
+        return;
+    }
+    let (nodes, clock) = with_clock().await;
+    let noticed = nodes.client().await;
+    clock.set_ahead(60 * 24 * MINUTE);
+    until("it is noted at the node", async || {
+        let noted = nodes.0[0].connect().unwrap().command(&["EXISTS", "tenure:quorum:clock"]);
+        noted.unwrap() == Reply::Integer(1)
+    })
+    .await;
+    drop(noticed);
+    clock.set_ahead(Duration::ZERO);
+    let client = nodes.client().await;
+    nodes.0[1].pause(true);
+    let set_back = now();
+    drop(acquire(&client, "x").await);
+    nodes.0[1].pause(false);
+    assert!(set_back.elapsed() < 3 * LONGEST);
+}
+
 /// I1: the same for a client that has asked nothing yet, and for one that reaches the node only later.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_was_idle_notices_that_a_clock_was_set() {

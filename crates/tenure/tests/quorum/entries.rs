@@ -3,26 +3,26 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tenure::{Guard, Owner, Tenure};
+use tenure::{Guard, Owner, Released, Tenure};
 use tenure_testkit::Proxy;
 use tenure_testkit::proxy::{Command, Direction};
 
-use super::fixture::{LONG, LONGEST, Nodes, pass, proxied, until, until_well, url};
+use super::fixture::{LONG, LONGEST, Nodes, now, pass, proxied, until, until_well, url};
 
 /// A client with the longest lease, whose connections can be cut.
-async fn holder(nodes: &Nodes) -> (Tenure, Vec<Proxy>) {
+pub(crate) async fn holder(nodes: &Nodes) -> (Tenure, Vec<Proxy>) {
     let proxies: Vec<_> = nodes.0.iter().map(Proxy::start).collect();
     let builder = Tenure::builder().lease(LONGEST).patience(LONG);
     (builder.connect(&url(proxies.iter().map(proxied))).await.unwrap(), proxies)
 }
 
-fn cut_off(proxy: &Proxy) {
+pub(crate) fn cut_off(proxy: &Proxy) {
     proxy.refuse(true);
     proxy.cut();
 }
 
 /// No other client gets the lock while this guard is valid (I1).
-async fn is_held_alone(nodes: &Nodes, guard: &Guard) {
+pub(crate) async fn is_held_alone(nodes: &Nodes, guard: &Guard) {
     let other = nodes.client().await;
     for _ in 0..20 {
         if let Ok(Some(second)) = other.lock("x").try_acquire().await {
@@ -99,5 +99,57 @@ async fn very_many_waiters_are_served() {
     held.release().await.unwrap();
     for waiter in waiters {
         waiter.await.unwrap().unwrap();
+    }
+}
+
+/// I6: a waiter had given a node back, and so had another number of entry there. A client with its handle did not release it at
+/// that node.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_detached_lock_is_released_at_every_node() {
+    let nodes = Nodes::start(3).await;
+    let (waiter, _proxies) = holder(&nodes).await;
+    let (first, proxies) = holder(&nodes).await;
+    cut_off(&proxies[0]);
+    let held = first.lock("x").acquire().await.unwrap();
+    let lock = waiter.lock("x");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    until("it waits", async || first.lock("x").inspect().await.unwrap().waiting == 1).await;
+    // It has node 0, which is a minority, and gives that back.
+    pass(Duration::from_millis(500)).await;
+    held.release().await.unwrap();
+    let guard = waiting.await.unwrap().unwrap();
+    until("node 0 is repaired", async || nodes.locks_at(0).await == 1).await;
+    let handle = guard.detach().await.unwrap();
+    let released = now();
+    assert_eq!(nodes.client().await.release(&handle).await.unwrap(), Released::Now);
+    nodes.until_empty().await;
+    assert!(released.elapsed() < LONGEST / 2, "at once, and not when its lease ends");
+}
+
+/// Of several clients that try at the same moment, each may get a minority, and all may give up after some split votes: then one of
+/// them gets the lock when they try again, because nothing of the votes is left.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_several_that_do_not_wait_gets_the_lock() {
+    let nodes = Nodes::start(3).await;
+    let mut clients = Vec::new();
+    for _ in 0..6 {
+        clients.push(nodes.client().await);
+    }
+    for round in 0..150 {
+        let mut guards = Vec::new();
+        for _ in 0..5 {
+            let trying = clients.iter().map(|client| {
+                let lock = client.lock(format!("round {round}").as_str());
+                tokio::spawn(async move { lock.try_acquire().await.unwrap() })
+            });
+            let trying: Vec<_> = trying.collect();
+            for task in trying {
+                guards.extend(task.await.unwrap());
+            }
+            if !guards.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(guards.len(), 1, "round {round}");
     }
 }

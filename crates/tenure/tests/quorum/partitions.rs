@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use tenure::Released;
+use tenure::{Released, Tenure};
+use tenure_testkit::proxy::{Command, Direction};
 
-use super::fixture::{Nodes, acquire, now, until_well};
+use super::fixture::{LONG, Nodes, acquire, now, until, until_well};
 
 /// A client that is cut off from a minority works; black holes cost it nothing after the first timeout.
 #[tokio::test(flavor = "multi_thread")]
@@ -69,4 +70,35 @@ async fn a_waiter_is_served_although_messages_are_lost() {
     assert!(second.fence() > first);
     second.release().await.unwrap();
     nodes.until_empty().await;
+}
+
+fn is_about_x(command: &Command) -> bool {
+    matches!(command.name(), "EVALSHA" | "EVAL") && command.has("tenure:{x}")
+}
+
+/// I1: the lock is taken away by force at a node that a candidate has, while it awaits the answer of another one. It counted
+/// the first one all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forced_release_concerns_a_candidate_that_awaits_answers() {
+    let nodes = Nodes::start(3).await;
+    let (asking, its) = nodes.distant_client().await;
+    let (other, others) = nodes.distant_client().await;
+    its[1].refuse(true);
+    its[1].cut();
+    others[2].refuse(true);
+    others[2].cut();
+    let rule = its[2].hold(is_about_x, Direction::Replies);
+    let lock = asking.lock("x");
+    let first = tokio::spawn(async move { lock.try_acquire().await });
+    its[2].wait_until("the answer is held", |proxy| proxy.strikes(rule) >= 1);
+    let lock = other.lock("x");
+    let second = tokio::spawn(async move { lock.acquire_within(LONG).await });
+    let node = Tenure::connect(&nodes.0[0].url()).await.unwrap();
+    until("it waits", async || node.lock("x").inspect().await.unwrap().waiting == 1).await;
+    node.lock("x").force_release("its holder hangs").await.unwrap();
+    let second = second.await.unwrap().unwrap();
+    its[2].release();
+    if let Ok(Some(first)) = first.await.unwrap() {
+        assert!(first.is_lost() || second.is_lost(), "I1: two holders");
+    }
 }

@@ -229,6 +229,26 @@ impl Candidate {
         matches!(self.ballots[node].claim, Claim::Held(_))
     }
 
+    /// Whether a node has answered that others have the lock, or nothing that counts.
+    pub(crate) fn is_refused_at(&self, node: usize) -> bool {
+        let Ballot { asked, claim } = self.ballots[node];
+        asked.is_none() && matches!(claim, Claim::Busy | Claim::Silent { .. })
+    }
+
+    /// Whether a node holds it now, as far as is known: after its lease the node may have another entry of the same owner.
+    pub(crate) fn is_held_now(&self, node: usize, now: Moment) -> bool {
+        self.ballots[node].is_held(now)
+    }
+
+    /// A node that holds it has extended its lease, by a request that was sent at this moment.
+    pub(crate) fn extend(&mut self, node: usize, at: Moment, lease: Duration) {
+        if let Claim::Held(hold) = &mut self.ballots[node].claim
+            && hold.deadline() < lease::deadline(at, lease)
+        {
+            (hold.at, hold.lease) = (at, lease);
+        }
+    }
+
     /// The grant, if enough nodes agree on the fence.
     fn elect(&self, now: Moment) -> Verdict {
         let largest = self.held(now).map(|(_, hold)| hold.fence).max();
@@ -277,7 +297,7 @@ impl Candidate {
             Verdict::Refused
         } else if self.count(silent(false)) > nodes - self.needed || busy == 0 && held == 0 {
             Verdict::Failed { is_unknown: self.count(silent(true)) > 0 }
-        } else if held == 0 || busy > nodes - self.needed {
+        } else if held == 0 {
             Verdict::Busy
         } else {
             Verdict::Split

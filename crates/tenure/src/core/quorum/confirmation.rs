@@ -14,6 +14,8 @@ use crate::core::moment::Moment;
 pub(crate) enum Ack {
     Pending,
     Extended,
+    /// It holds the lock for the owner, but is not known to have this entry.
+    Partial,
     NotHeld,
     /// No answer that counts.
     Silent,
@@ -79,10 +81,12 @@ impl Confirmation {
     }
 
     /// Whether this node lost the hold and may get it back, and for how long: only while a majority of all nodes has
-    /// just proved the ownership, and no longer than it has proved. Otherwise a hold could return that has ended, with
+    /// just proved the ownership, by whatever entry, and no longer than it has proved. Otherwise a hold could return that has ended, with
     /// a fence that others have overtaken.
     pub(crate) fn repair(&self, node: usize, lease: Duration, now: Moment) -> Option<Lease> {
-        if self.acks[node] != Ack::NotHeld || !self.proves(lease, now) {
+        let is_missing = matches!(self.acks[node], Ack::NotHeld | Ack::Partial);
+        let owned = self.acks.iter().filter(|it| matches!(it, Ack::Extended | Ack::Partial));
+        if !is_missing || owned.count() < self.needed || now >= lease::deadline(self.sent, lease) {
             return None;
         }
         Lease::new(lease.saturating_sub(now.since(self.sent))).ok()

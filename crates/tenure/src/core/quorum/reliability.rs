@@ -19,12 +19,17 @@ pub(crate) const TOLERANCE: Duration = Duration::from_secs(1);
 /// (`core/lease.rs`), and half of that is left to clocks that drift.
 const LEASES_CONCERNED: u32 = 200;
 
+/// How late a message about a hand-over may come.
+const LATE_MESSAGE: Duration = Duration::from_secs(60);
+
 /// Whether the votes of one node count, as far as its clock is concerned.
 #[derive(Debug, Default)]
 pub(crate) struct Reliability {
     watch: ClockWatch,
     /// It does not vote before this moment of our clock.
     excluded_until: Option<Moment>,
+    /// Its clock was set back, and messages from before may still come.
+    doubted_until: Option<Moment>,
 }
 
 impl Reliability {
@@ -43,6 +48,9 @@ impl Reliability {
             let concerned = self.watch.most_forward().saturating_mul(LEASES_CONCERNED);
             self.exclude(received, concerned.min(longest));
         }
+        if let Some(ClockStep::Back(_)) = step {
+            self.doubted_until = Some(received + LATE_MESSAGE);
+        }
         step
     }
 
@@ -50,6 +58,11 @@ impl Reliability {
     pub(crate) fn exclude(&mut self, now: Moment, longest: Duration) {
         let until = now + longest + longest / 100 + Duration::from_millis(2);
         self.excluded_until = self.excluded_until.max(Some(until));
+    }
+
+    /// Whether a message with a later time than an answer was sent after it.
+    pub(crate) fn trusts_stamps(&self, now: Moment) -> bool {
+        self.doubted_until.is_none_or(|until| now >= until)
     }
 
     /// Whether its answers count.
@@ -142,8 +155,10 @@ mod tests {
     fn a_clock_that_was_set_back_ends_no_lease_early() {
         let mut node = Reliability::default();
         node.note(at(0), at(1), at(900_000), LONGEST);
+        assert!(node.trusts_stamps(at(1)));
         assert!(node.note(at(1_000), at(1_001), at(800_000), LONGEST).is_some());
         assert!(node.votes(at(1_001)));
+        assert!(!node.trusts_stamps(at(1_001)), "a message from before seems to be younger");
     }
 
     fn calendar(ahead: u64) -> Option<Calendar> {

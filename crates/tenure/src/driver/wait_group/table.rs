@@ -1,6 +1,6 @@
 //! The groups themselves, without a mutex.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub(super) struct Table {
     pub(super) by_entry: HashMap<Entry, WaitGroupId>,
     /// Groups that further tasks may join.
     by_name: HashMap<LockName, WaitGroupId>,
+    /// All groups of each lock.
+    all_by_name: HashMap<LockName, BTreeSet<WaitGroupId>>,
     pub(super) questions: Questions,
     /// Wake-ups that matched no group. One may have arrived before its group was opened.
     pub(super) early_wakeups: u64,
@@ -83,6 +85,7 @@ impl Table {
             self.by_name.insert(spec.name.clone(), id);
         }
         self.by_entry.insert(entry, id);
+        self.all_by_name.entry(spec.name.clone()).or_default().insert(id);
         let (entry, tasks) = (Some(entry), VecDeque::new());
         let group = WaitGroup { spec, entry, basis, tasks, alarm: None, outage: None };
         self.by_id.insert(id, group);
@@ -106,6 +109,11 @@ impl Table {
         self.by_id.get(&id)?.spec.is_compatible_with(options).then_some(id)
     }
 
+    /// The groups of a lock, in the order in which they were opened.
+    pub(super) fn of_name(&self, name: &LockName) -> impl Iterator<Item = WaitGroupId> {
+        self.all_by_name.get(name).into_iter().flatten().copied()
+    }
+
     pub(super) fn add_task(&mut self, id: WaitGroupId) -> Member {
         self.last_id += 1;
         let task = self.last_id;
@@ -125,6 +133,12 @@ impl Table {
         let name = &group.spec.name;
         if self.by_name.get(name) == Some(&id) {
             self.by_name.remove(name);
+        }
+        if let Some(all) = self.all_by_name.get_mut(name) {
+            all.remove(&id);
+            if all.is_empty() {
+                self.all_by_name.remove(name);
+            }
         }
         if let Some(entry) = group.entry {
             self.by_entry.remove(&entry);

@@ -37,8 +37,9 @@ use self::storage::{listing, map};
 use self::waiting::spin::Spin;
 use self::waiting::store_mutex::Patience;
 use super::{
-    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
-    ForceRequest, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal, Renewed,
+    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Features, Finding,
+    ForceOutcome, ForceRequest, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest,
+    Renewal, Renewed,
 };
 use crate::clock;
 use crate::core::name::LockName;
@@ -126,7 +127,8 @@ impl LocalEngine {
 impl Engine for LocalEngine {
     fn capabilities(&self) -> Capabilities {
         let (reach, claim) = (Reach::Machine, Some(CLAIM));
-        Capabilities { engine: "local", reach, claim, has_replicas: false }
+        let features = Features::ALL;
+        Capabilities { engine: "local", reach, claim, has_replicas: false, features }
     }
 
     fn place(&self) -> String {

@@ -4,9 +4,9 @@ use std::sync::Weak;
 
 use crate::core::name::LockName;
 use crate::engine::{
-    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
-    ForceRequest, Health, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal,
-    Renewed,
+    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Features, Finding,
+    ForceOutcome, ForceRequest, Health, ListRequest, Listener, Reach, ReleaseOutcome,
+    ReleaseRequest, Renewal, Renewed,
 };
 use crate::error::StoreError;
 use crate::info::LockInfo;
@@ -22,7 +22,8 @@ impl Absent {
 
 impl Engine for Absent {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { engine: "none", reach: Reach::Network, claim: None, has_replicas: false }
+        let (reach, features) = (Reach::Network, Features::ALL);
+        Capabilities { engine: "none", reach, claim: None, has_replicas: false, features }
     }
 
     fn acquire(&self, _: AcquireRequest) -> Answer<Acquired> {

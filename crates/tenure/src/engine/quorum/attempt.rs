@@ -15,19 +15,22 @@ use crate::clock;
 use crate::core::backoff::{Backoff, Delays};
 use crate::core::fence::Fence;
 use crate::core::moment::Moment;
-use crate::core::quorum::{Candidate, Claim, Confirmation, Hold, Size, Verdict};
+use crate::core::quorum::{Ack, Candidate, Claim, Confirmation, Hold, Size, Verdict};
 use crate::core::shape::Kind;
 use crate::engine::{AcquireRequest, Acquired, Grant, Proposal, Standing};
 use crate::error::StoreError;
 use crate::owner::{Entry, unique_number};
 use crate::sync::lock;
 
-/// How long a candidate keeps a minority before it gives it back, and how long one that does not wait pauses before
-/// the next attempt: a few round trips, growing, and different for each candidate.
+/// How long a candidate keeps a minority before it gives it back: a few round trips, growing, and different for each
+/// candidate.
 const REGROUP: Backoff = Backoff::jitter(Duration::from_millis(5), Duration::from_millis(500));
 
-/// How often a candidate that does not wait tries again after a split vote.
-const SPLIT_VOTES: u32 = 3;
+/// How long one that does not wait pauses before the next attempt: its caller waits for the answer.
+const TRY_AGAIN: Backoff = Backoff::jitter(Duration::from_millis(5), Duration::from_millis(100));
+
+/// How often such a candidate tries again after a split vote: of several that try at the same moment, one is to get the lock.
+const SPLIT_VOTES: u32 = 8;
 
 /// How often a larger fence is proposed.
 const PROPOSALS: u32 = 8;
@@ -94,6 +97,7 @@ pub(super) struct Sending {
 
 impl Attempt {
     pub(super) fn new(request: AcquireRequest, size: Size, proposal: Fence) -> Self {
+        let backoff = if request.queue.is_some() { REGROUP } else { TRY_AGAIN };
         let state = State {
             candidate: Candidate::new(size, request.shape),
             phase: Phase::Asking,
@@ -107,7 +111,7 @@ impl Attempt {
             errors: vec![None; size.nodes()],
             refusal: None,
             commit: None,
-            delays: REGROUP.delays(unique_number()),
+            delays: backoff.delays(unique_number()),
             is_regrouping: false,
             giving_back: 0,
             sooner: 0,
@@ -126,9 +130,36 @@ impl Attempt {
         Entry { owner: self.request.entry.owner, number: lock(&self.state).entries[node] }
     }
 
-    /// Whether a node is known to hold it.
-    pub(super) fn is_held_at(&self, node: usize) -> bool {
-        lock(&self.state).candidate.is_held_at(node)
+    /// The nodes know the entry by the numbers that it has in another attempt: another number would be a second entry there.
+    pub(super) fn adopt_entries(&self, other: &Self) {
+        let entries = lock(&other.state).entries.clone();
+        lock(&self.state).entries = entries;
+    }
+
+    /// How many nodes must hold it.
+    pub(super) fn needed(&self) -> usize {
+        lock(&self.state).candidate.needed()
+    }
+
+    /// A node knows the entry by this number from now on. Returns the entry that it had; none if it has ended.
+    pub(super) fn rename_at(&self, node: usize, entry: Entry) -> Option<Entry> {
+        let mut state = lock(&self.state);
+        if state.phase == Phase::Ended {
+            return None;
+        }
+        let before = state.entry(self, node);
+        state.entries[node] = entry.number;
+        Some(before)
+    }
+
+    /// Whether a node holds it now: one whose lease has ended may have the entry of another client with the same owner.
+    pub(super) fn is_held_now(&self, node: usize, now: Moment) -> bool {
+        lock(&self.state).candidate.is_held_now(node, now)
+    }
+
+    /// A node that holds it has extended its lease, by a request that was sent at this moment.
+    pub(super) fn extend(&self, node: usize, sent: Moment, lease: Duration) {
+        lock(&self.state).candidate.extend(node, sent, lease);
     }
 
     /// A count of a latch stays, whatever becomes of its answer (I6).
@@ -205,6 +236,7 @@ impl Attempt {
         let received = clock::now();
         let (fences, stamp) = ((grant.fence, grant.fences), (grant.at, grant.lease));
         let is_known = quorum.nodes[node].votes()
+            && quorum.nodes[node].trusts_stamps()
             && state.candidate.handed_over(node, fences, stamp, received);
         if !is_known && state.phase != Phase::Granted {
             return Effect::Send(self.send_to(quorum, &mut state, &[node]));
@@ -215,10 +247,15 @@ impl Attempt {
     /// A node has taken the lock away from this owner.
     pub(super) fn taken_away(&self, quorum: &Quorum, node: usize) -> Effect {
         let mut state = lock(&self.state);
-        if state.phase != Phase::Waiting {
+        let is_decided = matches!(state.phase, Phase::Granted | Phase::Ended);
+        // A count that was taken away must not come back.
+        if is_decided || self.is_count() || state.giving_back & (1 << node) != 0 {
             return Effect::None;
         }
         state.candidate.give_back(node);
+        if let Some(commit) = &mut state.commit {
+            commit.confirmation.note(node, Ack::NotHeld);
+        }
         Effect::Send(self.send_to(quorum, &mut state, &[node]))
     }
 

@@ -6,7 +6,8 @@ use super::effect::Effect;
 use super::vote::ack;
 use crate::clock;
 use crate::core::fence::Fence;
-use crate::core::quorum::{Confirmation, Confirmed, Hold};
+use crate::core::moment::Moment;
+use crate::core::quorum::{Ack, Confirmation, Confirmed, Hold};
 use crate::engine::Renewed;
 use crate::error::StoreError;
 use crate::sync::lock;
@@ -16,14 +17,31 @@ impl Attempt {
         let sent = clock::now();
         let confirmation = Confirmation::new(quorum.size, state.candidate.needed(), sent);
         state.commit = Some(Commit { confirmation, fence, sent });
-        Effect::Commit { fence }
+        Effect::Commit { fence, sent }
     }
 
     /// A node has stored the fence, or has not.
-    pub(super) fn committed(&self, node: usize, result: Result<Renewed, StoreError>) -> Effect {
+    pub(super) fn committed(
+        &self,
+        quorum: &Quorum,
+        (node, sent): (usize, Moment),
+        result: Result<Renewed, StoreError>,
+    ) -> Effect {
         let mut state = lock(&self.state);
-        let Some(commit) = &mut state.commit else { return Effect::None };
-        commit.confirmation.note(node, ack(&result));
+        let ack = match ack(&result) {
+            // What it extends ends early when its clock is set right.
+            Ack::Extended if quorum.nodes[node].is_behind() => Ack::Silent,
+            Ack::Extended if !state.candidate.is_held_now(node, clock::now()) => Ack::Partial,
+            Ack::Extended => {
+                state.candidate.extend(node, sent, self.request.lease.duration());
+                Ack::Extended
+            }
+            ack => ack,
+        };
+        let Some(commit) = state.commit.as_mut().filter(|it| it.sent == sent) else {
+            return Effect::None;
+        };
+        commit.confirmation.note(node, ack);
         let (fence, at) = (commit.fence, commit.sent);
         if commit.confirmation.verdict() == Confirmed::Open {
             return Effect::None;

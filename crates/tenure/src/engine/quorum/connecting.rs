@@ -12,7 +12,7 @@ use super::supervising::{Member, supervise};
 use super::{Quorum, QuorumEngine, pause};
 use crate::core::quorum::Size;
 use crate::engine::redis::{NodeAddress, Survey, parse_quorum};
-use crate::engine::{Engine, RedisOptions};
+use crate::engine::{Engine, Protocol, RedisOptions};
 use crate::error::{Error, Invalid, StoreError};
 use crate::{Lease, thread};
 
@@ -29,7 +29,7 @@ impl QuorumEngine {
     /// When the URL is invalid, no majority of the nodes can be reached, or they are not marked as nodes of one quorum.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         let (about, retention) = (crate::About::this_process(), crate::core::fence::RETENTION);
-        let options = RedisOptions { about, retention, runtime: None, quorum: None, io: None };
+        let options = RedisOptions { about, retention, ..RedisOptions::default() };
         Self::connect_as(url, options).await
     }
 
@@ -39,6 +39,10 @@ impl QuorumEngine {
     }
 
     pub(crate) async fn connect_as(url: &str, options: RedisOptions) -> Result<Self, Error> {
+        if options.protocol != Protocol::Tenure {
+            let why = "a quorum does not share locks with Redisson: name one server, or a cluster";
+            return Err(Invalid::new(why).into());
+        }
         let addresses = parse(url)?;
         let (io, running) = thread::start_io("tenure-quorum")?;
         let surveys = on(&io, survey_all(addresses.clone())).await?;

@@ -52,6 +52,7 @@ pub(super) enum Effect {
     /// All nodes that hold it store this fence.
     Commit {
         fence: Fence,
+        sent: Moment,
     },
     /// The caller, which believes that it waits, should ask.
     AskAgain,
@@ -81,7 +82,7 @@ impl Quorum {
             Effect::GiveBack { nodes, pause } => {
                 nodes.into_iter().for_each(|node| self.give_back(attempt, node, pause));
             }
-            Effect::Commit { fence } => self.commit(attempt, fence),
+            Effect::Commit { fence, sent } => self.commit(attempt, fence, sent),
             Effect::AskAgain => self.wake_to_ask(attempt),
         }
     }
@@ -140,7 +141,7 @@ impl Quorum {
 
     fn grant(self: &Arc<Self>, attempt: &Arc<Attempt>, grant: Grant, callers: Vec<Caller>) {
         // First: the holder may release it at once.
-        self.holds.add(attempt, grant.fence);
+        self.holds.add(attempt, &grant);
         self.owe(attempt);
         self.strike(attempt);
         if callers.is_empty() {
@@ -174,7 +175,7 @@ impl Quorum {
         });
     }
 
-    fn commit(self: &Arc<Self>, attempt: &Arc<Attempt>, fence: Fence) {
+    fn commit(self: &Arc<Self>, attempt: &Arc<Attempt>, fence: Fence, sent: Moment) {
         let renewal = Renewal {
             name: attempt.request.name.clone(),
             owner: attempt.request.entry.owner,
@@ -186,7 +187,7 @@ impl Quorum {
             on_arrival(it.engine().renew(vec![renewal.clone()]), move |result| {
                 let short = || Err(StoreError::unknown("the answer is too short"));
                 let result = result.and_then(|mut all| all.pop().unwrap_or_else(short));
-                let effect = attempt.committed(node, result);
+                let effect = attempt.committed(&quorum, (node, sent), result);
                 quorum.perform(&attempt, effect);
             });
         }

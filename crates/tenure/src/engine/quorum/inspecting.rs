@@ -7,7 +7,9 @@ use super::Quorum;
 use super::merging::merge;
 use crate::core::name::LockName;
 use crate::core::quorum::reliability::TOLERANCE;
-use crate::engine::{Answer, Finding, ForceOutcome, ForceRequest, Health, ListRequest, Severity};
+use crate::engine::{
+    Answer, Finding, ForceOutcome, ForceRequest, Health, ListRequest, NodeInfo, Severity, Topology,
+};
 use crate::info::LockInfo;
 
 impl Quorum {
@@ -149,6 +151,30 @@ impl Quorum {
         }
         let advice = "synchronise the clocks of all nodes (NTP): one that is not with the majority does not vote";
         Finding::bad("clocks", Severity::Problem, found, advice)
+    }
+
+    /// The nodes, and why one of them does not vote.
+    pub(super) fn topology(self: &Arc<Self>) -> Answer<Topology> {
+        let answers = self.nodes.iter().map(|node| node.engine().topology()).collect();
+        let quorum = self.clone();
+        Answer::later(async move {
+            let collected = quorum.collect_all(answers).await;
+            let mut topology = Topology::new("quorum");
+            for (node, answer) in quorum.nodes.iter().zip(collected) {
+                let found = answer.and_then(Result::ok);
+                let found = found.and_then(|it| it.nodes.into_iter().next());
+                let mut info = found.unwrap_or_else(|| NodeInfo::new("", "primary"));
+                info.name = node.name.to_string();
+                let clock = "its clock was set, so it does not vote";
+                let absent = node.why_absent().map(|why| why.to_string());
+                let why = absent.or_else(|| (!node.votes()).then(|| clock.to_owned()));
+                if why.is_some() {
+                    (info.is_up, info.error) = (false, why);
+                }
+                topology.nodes.push(info);
+            }
+            Ok(topology)
+        })
     }
 
     pub(super) fn health(&self) -> Health {

@@ -7,8 +7,8 @@
 //! - [`arrival`]: answers are counted by the thread that delivers them.
 //! - [`attempt`]: one entry that wants a lock, until it is granted, refused or cancelled; [`vote`]: an answer, as a
 //!   vote; [`committing`] and [`regrouping`]: different fences, and too few nodes; [`effect`]: what it does next.
-//! - [`acquiring`], [`renewing`], [`releasing`]: the operations; [`holds`]: what this client holds, and [`reentry`] into it; [`counts`]: counts of
-//!   latches that nodes have missed.
+//! - [`acquiring`], [`renewing`], [`releasing`]: the operations; [`holds`]: what this client holds, a [`record`] for each, and [`reentry`] into it; [`counts`]: counts of
+//!   latches that nodes have missed; [`detaching`]: one number of entry for all nodes.
 //! - [`wakeups`]: hand-overs by the nodes.
 //! - [`connecting`]: from a URL to nodes; [`admission`]: which of them may vote; [`supervising`]: looks after each;
 //!   [`identity`]: what makes them one quorum, which [`marking`] writes; [`absent`]: a node without a vote.
@@ -25,6 +25,7 @@ mod collecting;
 mod committing;
 mod connecting;
 mod counts;
+mod detaching;
 mod effect;
 mod errors;
 mod holds;
@@ -33,6 +34,7 @@ mod inspecting;
 mod marking;
 mod merging;
 mod node;
+mod record;
 mod reentry;
 mod regrouping;
 mod releasing;
@@ -58,9 +60,9 @@ use self::holds::Holds;
 use self::node::Node;
 use self::wakeups::NodeListener;
 use super::{
-    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
-    ForceRequest, Health, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal,
-    Renewed, Wakeup,
+    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Features, Finding,
+    ForceOutcome, ForceRequest, Health, ListRequest, Listener, Reach, ReleaseOutcome,
+    ReleaseRequest, Renewal, Renewed, Topology, Wakeup,
 };
 use crate::clock;
 use crate::core::moment::Moment;
@@ -203,6 +205,7 @@ impl Engine for QuorumEngine {
             reach: Reach::Network,
             claim: Some(CLAIM),
             has_replicas: false,
+            features: Features::ALL,
         }
     }
 
@@ -224,6 +227,10 @@ impl Engine for QuorumEngine {
 
     fn cancel(&self, request: CancelRequest) -> Answer<()> {
         self.quorum.cancel(request)
+    }
+
+    fn entry_to_detach(&self, name: &LockName, entry: Entry) -> Answer<Entry> {
+        self.quorum.common_entry(name, entry)
     }
 
     fn detach(&self, name: &LockName, owner: crate::Owner) -> Result<(), StoreError> {
@@ -255,6 +262,10 @@ impl Engine for QuorumEngine {
 
     fn place(&self) -> String {
         format!("quorum {}", self.quorum.id)
+    }
+
+    fn topology(&self) -> Answer<Topology> {
+        self.quorum.topology()
     }
 
     fn health(&self) -> Health {

@@ -46,6 +46,9 @@ pub(super) struct Node {
     stepped: Arc<Notify>,
     /// How far its calendar was ahead of our clock when it was looked at last.
     calendar: Mutex<Option<Calendar>>,
+    /// It must have been looked at again by then: a client that was stopped may have missed that its address leads to another
+    /// server. None if no task looks at it.
+    look_again: Mutex<Option<Moment>>,
     left: Mutex<HashMap<(LockName, Entry), Left>>,
     /// More was left behind than is remembered, so that any end may still come.
     has_forgotten: AtomicBool,
@@ -90,6 +93,7 @@ impl Node {
             is_behind: AtomicBool::new(false),
             stepped: Arc::default(),
             calendar: Mutex::default(),
+            look_again: Mutex::default(),
             left: Mutex::default(),
             has_forgotten: AtomicBool::new(false),
         }
@@ -147,7 +151,19 @@ impl Node {
 
     /// Whether its answers count now.
     pub(super) fn votes(&self) -> bool {
-        lock(&self.reliability).votes(clock::now())
+        let now = clock::now();
+        let is_seen = lock(&self.look_again).is_none_or(|again| now < again);
+        is_seen && lock(&self.reliability).votes(now)
+    }
+
+    /// Whether the times in its messages can be compared with those in its answers.
+    pub(super) fn trusts_stamps(&self) -> bool {
+        lock(&self.reliability).trusts_stamps(clock::now())
+    }
+
+    /// It was looked at, at this moment, and does not vote if it is not looked at again in time.
+    pub(super) fn look_again_within(&self, seen: Moment, time: Duration) {
+        *lock(&self.look_again) = Some(seen + time);
     }
 
     pub(super) fn calendar(&self) -> Option<Calendar> {

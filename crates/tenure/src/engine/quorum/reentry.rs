@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Quorum;
 use super::holds::Leaving;
 use crate::clock;
-use crate::engine::{AcquireRequest, Acquired, Answer, Grant, Renewal, Renewed};
+use crate::engine::{AcquireRequest, Acquired, Answer, Grant, Renewal, Renewed, Wakeup};
 use crate::error::StoreError;
 
 impl Quorum {
@@ -26,13 +26,24 @@ impl Quorum {
         Some(Answer::later(async move {
             let missing = || Err(StoreError::unknown("the renewal was not answered"));
             match renewed.await.and_then(|mut all| all.pop().unwrap_or_else(missing)) {
-                // Unless it was given up meanwhile.
-                Ok(Renewed::Extended) if quorum.holds.is_counted(&name, entry) => {
-                    Ok(Acquired::Granted(Grant { fence, fences: 1, lease: lease.duration(), at }))
-                }
-                Ok(Renewed::Extended) => Err(super::errors::cancelled()),
+                Ok(Renewed::Extended) => match quorum.holds.fence_of(&name, entry) {
+                    // It may have been lost and granted again meanwhile, with a larger fence (I4).
+                    Some(fence) => {
+                        let lease = lease.duration();
+                        Ok(Acquired::Granted(Grant { fence, fences: 1, lease, at }))
+                    }
+                    // It was given up meanwhile, or counted in a hold that was lost.
+                    None => {
+                        quorum.leave_counted(&name, entry);
+                        Err(super::errors::cancelled())
+                    }
+                },
                 Ok(_) => {
                     quorum.leave_counted(&name, entry);
+                    // The guards that it has must not take the next grant for theirs.
+                    if quorum.holds.give_up(&name, entry.owner, fence) {
+                        quorum.wake(Wakeup::Lost { name, owner: entry.owner });
+                    }
                     quorum.ask_nodes(request).await
                 }
                 Err(error) => {

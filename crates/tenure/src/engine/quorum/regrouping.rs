@@ -58,7 +58,15 @@ impl Attempt {
             return Effect::None;
         }
         match result {
-            Ok(()) => Effect::Send(self.send_to(quorum, &mut state, &[node])),
+            Ok(()) => {
+                let mut nodes = vec![node];
+                // A waiter is in the queues of the others. One that does not wait must ask them again.
+                if self.request.queue.is_none() {
+                    let others = (0..quorum.nodes.len()).filter(|other| *other != node);
+                    nodes.extend(others.filter(|other| state.candidate.is_refused_at(*other)));
+                }
+                Effect::Send(self.send_to(quorum, &mut state, &nodes))
+            }
             Err(error) => {
                 state.errors[node] = Some(error);
                 state.candidate.answer(node, Claim::Silent { is_unknown: true });

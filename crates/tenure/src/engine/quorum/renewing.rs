@@ -20,11 +20,15 @@ use crate::foreign;
 use crate::info::LockInfo;
 use crate::sync::lock;
 
+/// Why a node that has extended the lease of an owner does not count.
+const PARTIAL: &str = "it has this owner, but perhaps by an entry of another client, because the lease that was known has ended";
+
 type Outcomes = Vec<Result<Renewed, StoreError>>;
 
 /// Renewals under way.
 struct Renewing {
     renewals: Vec<Renewal>,
+    sent: Moment,
     confirmations: Vec<Confirmation>,
     /// How many nodes each of them needs.
     known: Vec<Known>,
@@ -60,6 +64,7 @@ impl Quorum {
             repaired: vec![0; renewals.len()],
             errors: vec![vec![None; self.nodes.len()]; renewals.len()],
             renewals: renewals.clone(),
+            sent,
             done: Some(done),
         }));
         for at in (0..renewals.len()).filter(|at| is_handle[*at]) {
@@ -127,16 +132,26 @@ impl Quorum {
             if let Err(error) = &result {
                 self.nodes[node].note_error(error);
             }
-            let ack = self.ack(node, &all.renewals[at], &result);
+            let ack = self.ack(node, &all.renewals[at], all.sent, &result);
             all.confirmations[at].note(node, ack);
-            all.errors[at][node] = result.err();
+            all.errors[at][node] = match ack {
+                Ack::Partial => Some(StoreError::unknown(PARTIAL)),
+                _ => result.err(),
+            };
         }
         self.finish_renewals(all);
     }
 
     /// What a node's answer to a renewal counts as. A node that extends the lease of the owner, but is not known to have all
-    /// its entries, may be about to end what it has (I1): it is repaired, and counts then.
-    fn ack(&self, node: usize, renewal: &Renewal, result: &Result<Renewed, StoreError>) -> Ack {
+    /// entries of this client, may have those of another one, and be about to end them (I1): it is repaired, and counts then.
+    fn ack(
+        &self,
+        node: usize,
+        renewal: &Renewal,
+        sent: Moment,
+        result: &Result<Renewed, StoreError>,
+    ) -> Ack {
+        let now = clock::now();
         let attempts = self.holds.attempts_of(&renewal.name, renewal.owner);
         match ack(result) {
             Ack::NotHeld => {
@@ -144,8 +159,13 @@ impl Quorum {
                 Ack::NotHeld
             }
             Ack::Extended if self.nodes[node].is_behind() => Ack::Silent,
-            Ack::Extended if !attempts.iter().all(|attempt| attempt.is_held_at(node)) => {
-                Ack::NotHeld
+            Ack::Extended if !attempts.iter().all(|attempt| attempt.is_held_now(node, now)) => {
+                Ack::Partial
+            }
+            Ack::Extended => {
+                let lease = renewal.lease.duration();
+                attempts.iter().for_each(|attempt| attempt.extend(node, sent, lease));
+                Ack::Extended
             }
             ack => ack,
         }
@@ -156,6 +176,14 @@ impl Quorum {
         let repairs = all.repairs();
         let outcomes = all.outcomes(self);
         let done = outcomes.and_then(|outcomes| all.done.take().map(|done| (done, outcomes)));
+        if let Some((_, outcomes)) = &done {
+            let is_extended = |(_, outcome): &(_, &_)| matches!(outcome, Ok(Renewed::Extended));
+            for (Renewal { name, owner, lease, .. }, _) in
+                all.renewals.iter().zip(outcomes).filter(is_extended)
+            {
+                self.holds.extend(name, *owner, all.sent + lease.duration());
+            }
+        }
         drop(all);
         if let Some((done, outcomes)) = done {
             foreign::call(|| drop(done.send(Ok(outcomes))));

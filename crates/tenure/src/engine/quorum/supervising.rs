@@ -68,9 +68,18 @@ impl Member {
 
     /// Admits a node as far as this look at it allows. Returns how soon to look again.
     pub(super) async fn admit(&self, node: usize, survey: &Survey) -> Duration {
+        if let Some(quorum) = self.quorum.upgrade() {
+            quorum.nodes[node].look_again_within(survey.asked.0, UNSEEN);
+        }
         // Its messages are not checked by a script, so this client must know, too.
         if let (false, Some(quorum)) = (survey.clock_set.is_zero(), self.quorum.upgrade()) {
-            quorum.nodes[node].exclude(survey.clock_set);
+            let longest = quorum.longest;
+            quorum.nodes[node].exclude(survey.clock_set.min(noted_for(longest)));
+            drop(quorum);
+            // Its clock was set back since: the note would last for as long as that.
+            if survey.clock_set > noted_for(longest) {
+                self.note_clock_set(node, longest).await;
+            }
         }
         match decide(survey, &self.agreed.identity) {
             Admission::Vote => self.connect(node, survey).await,
@@ -164,6 +173,7 @@ impl Member {
             runtime: self.runtime.clone(),
             quorum: Some(marker),
             io: Some(quorum.io.clone()),
+            ..RedisOptions::default()
         };
         match RedisEngine::connect_node(&self.addresses[node], options).await {
             Ok(engine) => {
@@ -209,8 +219,13 @@ impl Member {
     /// The clock of a node was set: writes that down there, for clients that have not seen the clock before.
     async fn note_clock_set(&self, node: usize, longest: Duration) {
         // If it cannot be reached, clients that know of it exclude it all the same.
-        let _ = self.addresses[node].note_clock_set(longest + longest / 50).await;
+        let _ = self.addresses[node].note_clock_set(noted_for(longest)).await;
     }
+}
+
+/// For how long a node notes that its clock was set.
+fn noted_for(longest: Duration) -> Duration {
+    longest + longest / 50
 }
 
 impl Quorum {

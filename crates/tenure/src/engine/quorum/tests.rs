@@ -1,5 +1,6 @@
-//! The engine on memory engines, of which some refuse by plan. [`kinds`]: locks that are no mutexes.
+//! The engine on memory engines, of which some refuse by plan. [`kinds`]: locks that are no mutexes; [`detaching`].
 
+mod detaching;
 mod kinds;
 
 use std::sync::Arc;
@@ -152,6 +153,25 @@ fn different_fences_become_one_before_the_grant_is_reported() {
     }
 }
 
+/// I1: a lease that a node extends while its clock is behind ends early when that is set right, also if a fence was stored with
+/// it.
+#[test]
+fn a_node_whose_clock_is_behind_does_not_confirm_a_fence() {
+    let scene = Scene::new();
+    let (settled, before, entry) = (someone(), someone(), someone());
+    acquire(&scene, settled).unwrap();
+    block_on(scene.quorum.release(ReleaseRequest::new(name(), settled))).unwrap();
+    let ahead = clock::both().wall.as_micros() + 5_000_000;
+    block_on(scene.stores[0].acquire(request(before, Some(ahead)))).unwrap();
+    block_on(scene.stores[0].release(ReleaseRequest::new(name(), before))).unwrap();
+    scene.set_down(2, true);
+    scene.quorum.quorum.nodes[0].set_behind(true);
+    let refused = acquire(&scene, entry).unwrap_err();
+    assert!(refused.to_string().contains("fence"), "{refused}");
+    scene.quorum.quorum.nodes[0].set_behind(false);
+    assert!(matches!(acquire(&scene, entry), Ok(Acquired::Granted(_))));
+}
+
 /// A node that was down when the lock was granted gets it with the next renewal.
 #[test]
 fn a_renewal_repairs_nodes_that_do_not_have_the_hold() {
@@ -204,6 +224,29 @@ fn a_release_that_arrives_late_does_not_end_a_later_hold_of_the_same_entry() {
     assert!(scene.fence_at(0, entry.owner).is_some());
     block_on(scene.quorum.release(ReleaseRequest::new(name(), entry))).unwrap();
     assert_eq!(scene.fence_at(0, entry.owner), None);
+}
+
+/// I6: a waiter asks once more before it knows that it was granted the lock. A node that knows its entry by another number
+/// must not get a second one, which no release would end.
+#[test]
+fn an_entry_that_is_asked_for_again_keeps_its_number() {
+    let scene = Scene::new();
+    let entry = someone();
+    acquire(&scene, entry).unwrap();
+    scene.set_down(0, true);
+    block_on(scene.quorum.release(ReleaseRequest::new(name(), entry))).unwrap();
+    scene.set_down(0, false);
+    assert!(matches!(acquire(&scene, entry), Ok(Acquired::Granted(_))));
+    // The engine's thread asks the node again for the end of the first one.
+    let entries = || block_on(scene.stores[0].inspect(name())).unwrap().holders[0].entries;
+    while entries() > 1 {
+        std::thread::yield_now();
+    }
+    assert!(matches!(acquire(&scene, entry), Ok(Acquired::Granted(_))));
+    assert_eq!(entries(), 1);
+    block_on(scene.quorum.release(ReleaseRequest::new(name(), entry))).unwrap();
+    assert_eq!(scene.fence_at(0, entry.owner), None);
+    assert!(scene.quorum.quorum.holds.is_empty());
 }
 
 /// I1: a node that missed a re-entry must not free the lock with the release of the first entry.
@@ -267,6 +310,20 @@ fn nothing_is_kept_of_locks_that_ended() {
     }
     let quorum = &scene.quorum.quorum;
     assert!(lock(&quorum.attempts).is_empty() && quorum.holds.is_empty());
+}
+
+/// I1: a client that was stopped for long has not looked at its nodes. Their addresses may lead to other servers by now, so
+/// what they grant does not count until it has looked.
+#[test]
+fn a_node_that_was_not_looked_at_in_time_does_not_vote() {
+    let scene = Scene::new();
+    let nodes = &scene.quorum.quorum.nodes;
+    nodes.iter().for_each(|it| it.look_again_within(clock::now(), Duration::from_secs(24)));
+    let entry = someone();
+    assert!(matches!(acquire(&scene, entry), Ok(Acquired::Granted(_))));
+    block_on(scene.quorum.release(ReleaseRequest::new(name(), entry))).unwrap();
+    nodes[..2].iter().for_each(|it| it.look_again_within(clock::now(), Duration::ZERO));
+    assert!(acquire(&scene, someone()).is_err());
 }
 
 /// The nodes are 1, 2 and 3 ms away.

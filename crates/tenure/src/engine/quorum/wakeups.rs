@@ -36,7 +36,9 @@ impl Listener for NodeListener {
                     quorum.wake(Wakeup::Sooner { name, entry: attempt.request.entry });
                 }
             }
+            Wakeup::Freed { name } => quorum.wake(Wakeup::Freed { name }),
             Wakeup::Missed | Wakeup::MissedIn(_) => quorum.wake(Wakeup::Missed),
+            Wakeup::Returned => quorum.wake(Wakeup::Returned),
         }
     }
 }

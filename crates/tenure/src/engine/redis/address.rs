@@ -133,6 +133,7 @@ const FORMS: &str = "redis://[user:password@]host[:port][/database], valkey://�
                      rediss://…[?ca=FILE&cert=FILE&key=FILE] or valkeys://… for TLS, \
                      redis+sentinel://[user:password@]s1,s2,s3/master[/database], \
                      redis+cluster://[user:password@]h1,h2,h3, \
+                     each of them with ?protocol=redisson for locks that are shared with Redisson, \
                      redis+quorum://[user:password@]h1,h2,h3[/database], \
                      unix:///path/to/socket[?db=…&user=…&pass=…]; \
                      and without a server local:, local:///folder or memory:";

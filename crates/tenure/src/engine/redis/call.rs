@@ -7,7 +7,6 @@ use tokio::sync::oneshot;
 
 use super::batch::Common;
 use super::errors::{is_forbidden, is_missing_script, of_server};
-use super::keys;
 use super::link::{Link, closed};
 use super::redirect;
 use super::resp::{Command, Reply};
@@ -58,8 +57,11 @@ impl Link {
         let number = self.nonce.fetch_add(1, Ordering::Relaxed);
         let nonce = number.to_string();
         let mut command = Command::new("EVALSHA").arg(&script.hash).arg(names.len().to_string());
-        names.for_each(|name| command.push(keys::lock_key(name)));
+        names.for_each(|name| command.push(self.protocol.lock_key(name)));
         command.push(match &self.marker {
+            None if self.protocol.is_redisson() => {
+                format!("{nonce} {client} {}", u8::from(self.protocol.has_fences()))
+            }
             None => format!("{nonce} {client} {}", self.retention),
             Some(marker) => format!("{nonce} {marker} {client} {}", self.retention),
         });
@@ -77,7 +79,7 @@ impl Link {
     ) -> Call {
         let mut call = self.prepare(script, names.iter().take(1).copied(), client);
         add_arguments(&mut call.command);
-        names.iter().skip(1).for_each(|name| call.command.push(keys::lock_key(name)));
+        names.iter().skip(1).for_each(|name| call.command.push(self.protocol.lock_key(name)));
         call.command.push(names.len().to_string());
         call
     }
@@ -89,7 +91,7 @@ impl Link {
 
     /// The script as it is run on this server.
     pub(super) fn variant(&self, script: &'static Script) -> &'static Script {
-        script.on_node(self.marker.is_some())
+        script.on_server(self.marker.is_some(), self.protocol)
     }
 
     /// Runs a script, sending its text if the server does not have it, and checks that the answer belongs to

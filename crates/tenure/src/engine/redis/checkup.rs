@@ -1,16 +1,16 @@
 //! The checks of `doctor` on a server: its settings, and their consequences for locks.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::address::{HostPort, Master};
 use super::cluster_checkup;
-use super::keys;
 use super::link::Link;
+use super::node::Node;
 use super::permissions::permissions;
+use super::redisson_checkup;
 use super::resp::{Command, Reply};
 use super::routes::Routes;
+use super::sentinel::Asked;
 use super::server::Server;
 use crate::clock;
 use crate::engine::ListRequest;
@@ -30,7 +30,7 @@ const NAMED: usize = 5;
 pub(super) async fn checkup(server: &Server) -> Result<Vec<Finding>, StoreError> {
     let mut findings = Vec::new();
     for node in server.routes.nodes() {
-        let of_node = check_node(&node.commands, server).await?;
+        let of_node = check_node(&node, server).await?;
         findings.push((node.commands.address.master.to_string(), of_node));
     }
     let mut findings = merge(findings);
@@ -38,6 +38,9 @@ pub(super) async fn checkup(server: &Server) -> Result<Vec<Finding>, StoreError>
         findings.extend(cluster_checkup::findings(cluster).await);
     }
     findings.extend(contents(server).await?);
+    if !server.routes.protocol().is_redisson() {
+        findings.extend(redisson_checkup::shared_locks(server).await?);
+    }
     Ok(findings)
 }
 
@@ -78,7 +81,8 @@ const TOPICS: [&str; 9] = [
 ];
 
 /// The findings about one server.
-async fn check_node(link: &Arc<Link>, server: &Server) -> Result<Vec<Finding>, StoreError> {
+async fn check_node(node: &Node, server: &Server) -> Result<Vec<Finding>, StoreError> {
+    let link = &node.commands;
     let mut findings = vec![permissions(link, server).await?];
     match info(link).await? {
         Some(info) => findings.extend(settings(link, &info).await),
@@ -93,8 +97,8 @@ async fn check_node(link: &Arc<Link>, server: &Server) -> Result<Vec<Finding>, S
         &setting(link, "maxmemory-policy").await,
         &setting(link, "maxmemory").await,
     ));
-    if let Master::Named(sentinels) = &link.address.master {
-        findings.push(sentinels_finding(&sentinels.survey().await));
+    if let Some(answers) = node.ask_sentinels().await {
+        findings.push(sentinels_finding(&answers));
     }
     findings.extend(latency(link).await?);
     findings.extend(skew(link).await?);
@@ -123,7 +127,7 @@ async fn settings(link: &Link, info: &Info) -> Vec<Finding> {
 const ENOUGH_SENTINELS: usize = 3;
 
 /// A finding from the answers of all known Sentinels.
-fn sentinels_finding(answers: &[(HostPort, Result<Option<HostPort>, StoreError>)]) -> Finding {
+fn sentinels_finding(answers: &[Asked]) -> Finding {
     const TOPIC: &str = "sentinels";
     let mut named: Vec<_> =
         answers.iter().filter_map(|(_, it)| it.as_ref().ok()?.as_ref()).collect();
@@ -157,10 +161,10 @@ fn sentinels_finding(answers: &[(HostPort, Result<Option<HostPort>, StoreError>)
     Finding::fine(TOPIC, found)
 }
 
-type Info = HashMap<String, String>;
+pub(super) type Info = HashMap<String, String>;
 
 /// The fields of INFO, or none if this user may not run it.
-async fn info(link: &Link) -> Result<Option<Info>, StoreError> {
+pub(super) async fn info(link: &Link) -> Result<Option<Info>, StoreError> {
     let reply = link.request(&Command::new("INFO")).await?;
     let Some(text) = reply.text() else { return Ok(None) };
     let fields = text.lines().filter_map(|line| line.split_once(':'));
@@ -345,7 +349,7 @@ async fn contents(server: &Server) -> Result<Option<Finding>, StoreError> {
     let advice = format!(
         "another program has written to their keys, such as `{}`: delete such a key with DEL, and give \
          locks a database of their own",
-        keys::lock_key(&first.name).escape_debug()
+        server.routes.protocol().lock_key(&first.name).escape_debug()
     );
     Ok(Some(Finding::bad("contents", Severity::Problem, found, advice)))
 }

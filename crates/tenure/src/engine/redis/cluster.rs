@@ -8,12 +8,13 @@
 //! - **A slot in transit** is at two nodes. A lock that is not at the first one any more, or not yet, is asked for at the
 //!   second one; wake-ups that are published there reach no subscriber, so waiters poll until the slot has arrived.
 //! - **Wake-ups** are published in the slot of their lock. The client subscribes to a slot when it first waits there
-//!   ([`shards`](super::shards)).
+//!   ([`topics`](super::topics)).
 
 mod ballot;
 mod confirming;
 mod members;
 mod presence;
+mod union;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,9 +28,10 @@ pub(super) use self::presence::Presence;
 use super::address::HostPort;
 use super::node::{Node, Setup};
 use super::pace::{Pace, pause, random};
+use super::protocol::Protocol;
 use super::redirect::Redirect;
-use super::shards::{Heard, Scope};
 use super::slot::SLOTS;
+use super::topics::{Heard, Scope, Topic};
 use crate::clock;
 use crate::core::moment::Moment;
 use crate::engine::{Part, Wakeup};
@@ -68,7 +70,7 @@ struct State {
     /// The slots whose node or subscription has changed since waiters and holders were notified.
     changed: BTreeSet<u16>,
     /// The slots to subscribe to again.
-    unheard: BTreeSet<u16>,
+    unheard: BTreeSet<Topic>,
     /// When a lock of a slot was last at another node than its slot.
     in_transit: BTreeMap<u16, Moment>,
 }
@@ -158,6 +160,13 @@ impl Cluster {
         lock(&self.state).nodes.len()
     }
 
+    /// How many slots the node with a number has.
+    pub(super) fn slots_of(&self, number: u64) -> u32 {
+        let state = lock(&self.state);
+        let own = state.slots.iter().flatten().filter(|node| node.number == number);
+        u32::try_from(own.count()).unwrap_or(u32::MAX)
+    }
+
     /// How many slots have no node.
     pub(super) fn uncovered(&self) -> usize {
         lock(&self.state).slots.iter().filter(|node| node.is_none()).count()
@@ -199,33 +208,37 @@ impl Cluster {
         Ok((node, redirect.is_ask))
     }
 
-    /// This client waits for a lock of a slot: `heard` is called once its wake-ups arrive, or cannot.
-    pub(super) fn wait_in(&self, slot: u16, heard: Heard) {
-        match self.node(slot) {
-            Ok(node) => node.subscriber.shards.want(slot, heard),
+    /// The format of the locks.
+    pub(super) fn protocol(&self) -> Protocol {
+        self.setup.protocol
+    }
+
+    /// This client waits for a message on this channel: `heard` is called once its wake-ups arrive, or cannot.
+    pub(super) fn wait_in(&self, topic: Topic, heard: Heard) {
+        match self.node(topic.slot) {
+            Ok(node) => node.subscriber.topics.want(topic, heard),
             Err(_) => heard(),
         }
     }
 
-    /// Whether the wake-ups of a slot arrive.
-    pub(super) fn hears(&self, slot: u16) -> bool {
-        self.node(slot).is_ok_and(|node| node.subscriber.shards.hears(slot))
+    /// Whether the messages on a channel arrive.
+    pub(super) fn hears(&self, topic: &Topic) -> bool {
+        self.node(topic.slot).is_ok_and(|node| node.subscriber.topics.hears(topic))
     }
 
-    /// The subscription to a slot has ended, or was refused because another node has the slot.
-    pub(super) fn unsubscribed(&self, slot: u16) {
+    /// The subscription to a channel has ended, or was refused because another node has the slot.
+    pub(super) fn unsubscribed(&self, topic: &Topic) {
         let mut state = lock(&self.state);
-        state.changed.insert(slot);
-        state.unheard.insert(slot);
+        state.changed.insert(topic.slot);
+        state.unheard.insert(topic.clone());
         drop(state);
         self.outdated.notify_one();
     }
 
     /// A slot has left a node: if this client waits there, it subscribes where the slot is now.
     fn leave(&self, node: &Node, slot: u16) {
-        if node.subscriber.shards.forget(slot) {
-            lock(&self.state).unheard.insert(slot);
-        }
+        let left = node.subscriber.topics.forget(slot);
+        lock(&self.state).unheard.extend(left);
     }
 
     /// Resolves when the slots of a node have changed, and so perhaps lost data. For one task.
@@ -241,7 +254,7 @@ impl Cluster {
             let owner = state.slots[usize::from(*slot)].as_ref();
             owner.zip(node).is_some_and(|(owner, node)| Arc::ptr_eq(owner, node))
         };
-        missed_in((0..SLOTS).filter(is_its).collect())
+        missed_in(self.setup.protocol, (0..SLOTS).filter(is_its).collect())
     }
 
     /// Keeps the map of slots current, for ever. Runs on the I/O thread.
@@ -305,13 +318,13 @@ impl Cluster {
             return;
         }
         let unheard = std::mem::take(&mut lock(&self.state).unheard);
-        for slot in unheard {
-            if let Ok(node) = self.node(slot) {
-                node.subscriber.shards.want_again(slot);
+        for topic in unheard {
+            if let Ok(node) = self.node(topic.slot) {
+                node.subscriber.topics.want_again(topic);
             }
         }
         self.changed.notify_one();
-        self.setup.wakeups.wake(missed_in(changed));
+        self.setup.wakeups.wake(missed_in(self.setup.protocol, changed));
     }
 
     /// Has the waiters of slots in transit ask: their wake-ups may be published where no client is subscribed.
@@ -321,7 +334,7 @@ impl Cluster {
         let slots: BTreeSet<_> = state.in_transit.keys().copied().collect();
         drop(state);
         if !slots.is_empty() {
-            self.setup.wakeups.wake(missed_in(slots));
+            self.setup.wakeups.wake(missed_in(self.setup.protocol, slots));
         }
     }
 
@@ -343,8 +356,8 @@ fn again_after(unwell_for: Option<Duration>) -> Option<Duration> {
 }
 
 /// Wake-ups for locks of these slots may have been missed.
-pub(super) fn missed_in(slots: BTreeSet<u16>) -> Wakeup {
-    Wakeup::MissedIn(Part::new(move |name| slots.contains(&super::keys::slot(name))))
+pub(super) fn missed_in(protocol: Protocol, slots: BTreeSet<u16>) -> Wakeup {
+    Wakeup::MissedIn(Part::new(move |name| slots.contains(&protocol.slot(name))))
 }
 
 impl State {

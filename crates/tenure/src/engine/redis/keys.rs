@@ -57,14 +57,19 @@ pub(super) fn client(id: &str) -> String {
 
 /// A pattern for the keys of locks whose names start with `prefix`.
 pub(super) fn pattern(prefix: &str) -> String {
-    let mut pattern = START.to_owned();
-    for c in encode(prefix).chars() {
+    format!("{START}{}*}}", escape_pattern(&encode(prefix)))
+}
+
+/// A text as a part of a pattern.
+pub(super) fn escape_pattern(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for c in text.chars() {
         if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
             pattern.push('\\');
         }
         pattern.push(c);
     }
-    pattern + "*}"
+    pattern
 }
 
 /// The characters that a key or a message must not contain unescaped.

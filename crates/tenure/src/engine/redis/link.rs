@@ -17,6 +17,7 @@ use super::address::{Address, Endpoint, Master};
 use super::errors::{of_greeting, of_server};
 use super::marker::Marker;
 use super::pace::{Outage, Pace};
+use super::protocol::Protocol;
 use super::resp::{Command, Reply};
 use super::stream::{self, CONNECT_TIME};
 use super::trip::Trip;
@@ -40,6 +41,8 @@ pub(super) struct Link {
     pub(super) retention: u64,
     /// The marker of the quorum that the server is a node of: an argument of the scripts.
     pub(super) marker: Option<Marker>,
+    /// The format of the locks.
+    pub(super) protocol: Protocol,
     /// The number of the next call when a script's text was last sent, by its hash.
     pub(super) texts_sent: Mutex<HashMap<&'static str, u64>>,
     /// The measured round trips.
@@ -61,6 +64,7 @@ impl Link {
         pace: Arc<Pace>,
         retention: Duration,
         marker: Option<Marker>,
+        protocol: Protocol,
         purpose: &'static str,
         runtime: Option<Handle>,
     ) -> Arc<Self> {
@@ -74,6 +78,7 @@ impl Link {
             nonce: AtomicU64::new(0),
             retention: u64::try_from(retention.as_millis()).unwrap_or(u64::MAX),
             marker,
+            protocol,
             texts_sent: Mutex::default(),
             trip: Arc::default(),
             runtime,
@@ -83,8 +88,9 @@ impl Link {
     /// Another connection to the same server, for another purpose.
     pub(super) fn another(&self, purpose: &'static str) -> Arc<Self> {
         let retention = Duration::from_millis(self.retention);
-        let marker = self.marker.clone();
-        Self::new(self.address.clone(), self.pace.clone(), retention, marker, purpose, None)
+        let (marker, protocol) = (self.marker.clone(), self.protocol);
+        let (address, pace) = (self.address.clone(), self.pace.clone());
+        Self::new(address, pace, retention, marker, protocol, purpose, None)
     }
 
     /// Connects and reconnects; never returns. Runs on the I/O thread.
@@ -159,10 +165,15 @@ impl Link {
                     return Err(of_greeting(what, &error));
                 }
             }
+            // Sent along with the next question.
+            let mode = (!self.is_member()).then(|| request(wire, &role::mode_question()));
             for question in role::questions() {
                 if role::is_master(&request(wire, &question).await?, endpoint)? {
                     break;
                 }
+            }
+            if let Some(mode) = mode {
+                role::refuse_member(&mode.await?, endpoint)?;
             }
             if let Some((marker, question)) =
                 self.marker.as_ref().and_then(|marker| Some((marker, marker.question()?)))
@@ -172,7 +183,8 @@ impl Link {
             // Pipelined: one round trip for all scripts.
             let load = |text| request(wire, &Command::new("SCRIPT").arg("LOAD").arg(text));
             let scripts = scripts::all().map(|script| self.variant(script));
-            let spread = scripts::all_spread().filter(|_| self.is_member());
+            let is_spread = self.is_member() && !self.protocol.is_redisson();
+            let spread = scripts::all_spread().filter(|_| is_spread);
             let loads = scripts.into_iter().chain(spread);
             let loads: Vec<_> = loads.map(|script| (script, load(&script.text))).collect();
             for (script, loaded) in loads {
@@ -246,7 +258,7 @@ impl Link {
     pub(super) fn send_on(&self, wire: &Arc<Wire>, command: &Command, done: Done) {
         let done = match &self.address.master {
             Master::At(_) => done,
-            Master::Named(sentinels) => sentinels.confirm_if_slow(done),
+            Master::Named(sentinels) => sentinels.confirm_reply(done),
             Master::Member(node) => node.confirm_answer(self.trip.fastest(), done),
         };
         wire.send(command, done);

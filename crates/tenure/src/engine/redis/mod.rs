@@ -1,9 +1,9 @@
 //! The Redis engine: one server, Redis or Valkey, or a cluster of them.
 //!
 //! - [`routes`]: which server has a lock; [`node`]: the connections to one server; [`cluster`], [`redirect`], [`slot`]
-//!   and [`shards`]: the nodes of a cluster, their slots, and the subscriptions to them; [`sentinel`]: the master that
+//!   and [`topics`]: the nodes of a cluster, their slots, and the subscriptions to them; [`sentinel`]: the master that
 //!   Sentinels name.
-//! - [`scripts`] and `lua/`: each operation is one script, and so one atomic step.
+//! - [`protocol`]: the format of the locks, Tenure's own or Redisson's. [`scripts`] and `lua/`: each operation is one script, and so one atomic step.
 //! - [`batch`]: concurrent operations share calls; [`operations`]: their arguments and answers; [`trip`]: how
 //!   many calls may be in flight.
 //! - [`link`]: a connection with reconnects; [`call`]: runs scripts on it; [`role`]: whether the server is a
@@ -11,7 +11,7 @@
 //! - [`wire`]: one established connection; [`reader`]: which thread reads its replies; [`inbox`], [`stream`],
 //!   [`socket`], [`tls`], [`resp`] and [`address`]: received replies, the stream, its socket, its encryption, the
 //!   protocol and the URL.
-//! - [`subscriber`]: receives wake-ups.
+//! - [`subscriber`]: receives wake-ups; [`messages`]: their texts.
 //! - [`server`]: requests that are not batched; [`renewals`]: many leases in one call; [`confirmations`]: waits for
 //!   replicas; [`records`]: parses the answers about locks; [`keys`]: the names of keys.
 //! - [`marker`], [`survey`], [`quorum_url`]: the server as a node of a quorum.
@@ -41,14 +41,18 @@ mod keys;
 mod late;
 mod link;
 mod marker;
+mod messages;
 mod node;
 mod operations;
+mod options;
 mod pace;
 mod permissions;
+mod protocol;
 mod quorum_url;
 mod reader;
 mod records;
 mod redirect;
+mod redisson_checkup;
 mod renewals;
 mod resp;
 mod role;
@@ -57,7 +61,6 @@ mod scripts;
 mod sentinel;
 mod sentinel_url;
 mod server;
-mod shards;
 mod slot;
 mod socket;
 mod stream;
@@ -67,6 +70,8 @@ mod survey;
 mod tests;
 mod tls;
 mod together;
+mod topics;
+mod topology;
 mod trip;
 mod wakeups;
 mod wire;
@@ -84,20 +89,22 @@ use batch::Batcher;
 use cluster::Cluster;
 pub(crate) use marker::Marker;
 use node::{Node, Setup};
+pub(crate) use options::Options;
 use pace::{Pace, pause};
+pub(crate) use protocol::Protocol;
 pub(crate) use quorum_url::{NodeAddress, parse as parse_quorum};
 use resp::Command;
 use routes::Routes;
 use server::{CLIENT_KEPT, Registered, Server};
-use shards::Scope;
 pub(crate) use survey::{Mark, Survey};
+use topics::Scope;
 use wakeups::Wakeups;
 
 use super::link_monitor::LinkMonitor;
 use super::{
-    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Finding, ForceOutcome,
-    ForceRequest, Health, ListRequest, Listener, Reach, ReleaseOutcome, ReleaseRequest, Renewal,
-    Renewed, Replicas,
+    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, Features, Finding,
+    ForceOutcome, ForceRequest, Health, ListRequest, Listener, Reach, ReleaseOutcome,
+    ReleaseRequest, Renewal, Renewed, Replicas, Topology, Wakeup,
 };
 use crate::core::fence::RETENTION;
 use crate::core::moment::Moment;
@@ -126,34 +133,21 @@ pub struct RedisEngine {
     _running: Option<oneshot::Sender<()>>,
 }
 
-/// The options of a client.
-pub(crate) struct Options {
-    /// Host, process and program, as shown to other clients.
-    pub(crate) about: About,
-    /// For how long fences outlive their locks.
-    pub(crate) retention: Duration,
-    /// The runtime that reads replies and wake-ups, if not the I/O thread. Its I/O must be enabled.
-    pub(crate) runtime: Option<Handle>,
-    /// The marker of the quorum that the server is a node of. With it, fences are kept for the default time at least: a
-    /// node relies on it that no fence was forgotten earlier (`core/proposal.rs`).
-    pub(crate) quorum: Option<Marker>,
-    /// The runtime of an I/O thread that other engines use, too.
-    pub(crate) io: Option<Handle>,
-}
-
 impl RedisEngine {
     /// Connects to the server at `url`.
     ///
     /// # Errors
     /// When the URL is invalid, or the server cannot be reached or refuses the login.
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        let (about, retention) = (About::this_process(), RETENTION);
-        Self::connect_as(url, Options { about, retention, runtime: None, quorum: None, io: None })
-            .await
+        Self::connect_as(url, Options::default()).await
     }
 
-    pub(crate) async fn connect_as(url: &str, options: Options) -> Result<Self, Error> {
-        Self::connect_to(Store::parse(url)?, options).await
+    pub(crate) async fn connect_as(url: &str, mut options: Options) -> Result<Self, Error> {
+        let (protocol, url) = Protocol::take(url)?;
+        if protocol.is_redisson() {
+            options.protocol = protocol;
+        }
+        Self::connect_to(Store::parse(&url)?, options).await
     }
 
     /// Connects to a node of a quorum.
@@ -212,7 +206,7 @@ impl RedisEngine {
     /// Registers this client, for other clients that inspect its locks; again from time to time, and after every
     /// reconnect, when the server may have lost the record.
     async fn register(&self) -> Result<(), StoreError> {
-        let server = self.server.clone();
+        let (server, wakeups) = (self.server.clone(), self.wakeups.clone());
         let mut registered = server.register().await?;
         let registering = self.io.spawn(async move {
             loop {
@@ -222,7 +216,7 @@ impl RedisEngine {
                 };
                 tokio::select! {
                     () = pause(rest) => {}
-                    () = server.reconnected() => {}
+                    () = server.reconnected() => wakeups.wake(Wakeup::Returned),
                 }
                 // Without a record, inspecting clients see it as unknown: nothing else depends on it.
                 registered = server.register().await.unwrap_or(Registered::Refused);
@@ -251,6 +245,7 @@ fn start_io(options: &Options) -> Result<(Setup, Option<oneshot::Sender<()>>), E
         client: format!("{:016x}", crate::owner::unique_number()).into(),
         retention,
         marker: options.quorum.clone(),
+        protocol: options.protocol,
         runtime: options.runtime.clone(),
         io,
         wakeups: Arc::default(),
@@ -273,15 +268,26 @@ async fn one(address: &Address, setup: &Setup) -> Result<Routes, StoreError> {
 
 impl Engine for RedisEngine {
     fn capabilities(&self) -> Capabilities {
-        let (reach, claim) = (Reach::Network, Some(CLAIM));
-        Capabilities { engine: "redis", reach, claim, has_replicas: true }
+        let (engine, claim, features) = match self.server.routes.protocol() {
+            Protocol::Tenure => ("redis", Some(CLAIM), Features::ALL),
+            Protocol::Redisson { is_fenced } => {
+                ("redisson", None, Features::of_redisson(is_fenced))
+            }
+        };
+        Capabilities { engine, reach: Reach::Network, claim, has_replicas: true, features }
     }
 
     fn acquire(&self, request: AcquireRequest) -> Answer<Acquired> {
-        self.operations.send(request)
+        match self.server.check(&request) {
+            Ok(()) => self.operations.send(request),
+            Err(error) => Answer::now(Err(error)),
+        }
     }
 
     fn acquire_all(&self, requests: Vec<AcquireRequest>) -> Vec<Answer<Acquired>> {
+        if requests.iter().any(|request| self.server.check(request).is_err()) {
+            return requests.into_iter().map(|request| self.acquire(request)).collect();
+        }
         self.operations.send_all(requests)
     }
 
@@ -342,6 +348,11 @@ impl Engine for RedisEngine {
 
     fn place(&self) -> String {
         self.server.store_id()
+    }
+
+    fn topology(&self) -> Answer<Topology> {
+        let server = self.server.clone();
+        Answer::later(async move { topology::topology(&server).await })
     }
 
     fn health(&self) -> Health {

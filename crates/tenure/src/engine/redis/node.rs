@@ -8,13 +8,15 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use super::address::Address;
+use super::address::{Address, Master};
 use super::confirmations::Confirmations;
 use super::link::Link;
 use super::marker::Marker;
 use super::pace::Pace;
-use super::shards::Scope;
+use super::protocol::Protocol;
+use super::sentinel::Asked;
 use super::subscriber::Subscriber;
+use super::topics::Scope;
 use super::wakeups::Wakeups;
 use crate::core::clock_step::ClockWatch;
 use crate::engine::link_monitor::LinkMonitor;
@@ -30,6 +32,8 @@ pub(super) struct Setup {
     pub(super) retention: Duration,
     /// The marker of the server, if it is a node of a quorum.
     pub(super) marker: Option<Marker>,
+    /// The format of the locks.
+    pub(super) protocol: Protocol,
     /// The runtime that reads replies and wake-ups, if not the I/O thread.
     pub(super) runtime: Option<Handle>,
     /// The I/O thread's runtime.
@@ -59,8 +63,9 @@ impl Node {
     pub(super) fn start(address: &Address, setup: &Setup, pace: Pace, scope: Scope) -> Arc<Self> {
         let pace = Arc::new(pace);
         let link = |purpose, runtime| {
-            let marker = setup.marker.clone();
-            Link::new(address.clone(), pace.clone(), setup.retention, marker, purpose, runtime)
+            let (marker, protocol) = (setup.marker.clone(), setup.protocol);
+            let (address, pace) = (address.clone(), pace.clone());
+            Link::new(address, pace, setup.retention, marker, protocol, purpose, runtime)
         };
         let commands = link("commands", setup.runtime.clone());
         // Renewals must not depend on the callers' runtime (I9).
@@ -106,6 +111,14 @@ impl Node {
     /// Whether this client has waited for its replicas.
     pub(super) fn has_confirmations(&self) -> bool {
         self.confirmations.get().is_some()
+    }
+
+    /// What each Sentinel that watches this server answers now; none without Sentinels. Asked on the I/O thread: the caller may be on
+    /// any executor.
+    pub(super) async fn ask_sentinels(&self) -> Option<Vec<Asked>> {
+        let Master::Named(sentinels) = &self.commands.address.master else { return None };
+        let sentinels = sentinels.clone();
+        self.io.spawn(async move { sentinels.survey().await }).await.ok()
     }
 
     pub(super) fn monitors(&self) -> Vec<&LinkMonitor> {

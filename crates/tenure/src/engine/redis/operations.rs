@@ -52,6 +52,10 @@ impl Batched for AcquireRequest {
         self.proposal.is_none() && is_plain(self)
     }
 
+    fn kind(&self) -> Kind {
+        self.shape.kind()
+    }
+
     fn read(&self, line: &str) -> Option<Acquired> {
         // A plain grant, by far the most frequent answer: its fence is its time.
         if let Some(fence) = line.strip_prefix("1 ")

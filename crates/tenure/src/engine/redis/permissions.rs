@@ -39,6 +39,39 @@ const HARMLESS: &[&str] = &[
     "TIME",
 ];
 
+/// The commands for locks in Redisson's format.
+const REDISSON: &[&str] = &[
+    "DECRBY key x",
+    "DEL key",
+    "EXISTS key",
+    "EVALSHA 0000000000000000000000000000000000000000 1 key",
+    "GET key",
+    "HDEL key field",
+    "HEXISTS key field",
+    "HGET key field",
+    "HGETALL key",
+    "HINCRBY key field x",
+    "HLEN key",
+    "HMGET key field",
+    "HSET key field value field",
+    "HSETNX key field value field",
+    "INCR key x",
+    "INCRBY key x",
+    "PEXPIRE key 1000",
+    "PING",
+    "PTTL key",
+    "PUBLISH channel nothing",
+    "SCAN 0 COUNT 1",
+    "SET key value XX",
+    "TIME",
+    "TYPE key",
+    "ZADD key XX 1 field",
+    "ZRANGE key 0 0",
+    "ZRANGEBYSCORE key 0 0",
+    "ZREM key field",
+    "ZSCORE key field",
+];
+
 /// The commands that only a cluster needs.
 const SHARDED: &[&str] = &["ASKING", "CLUSTER SLOTS", "SPUBLISH channel nothing"];
 
@@ -51,9 +84,11 @@ pub(super) async fn permissions(link: &Link, server: &Server) -> Result<Finding,
     let sharded = if is_cluster { SHARDED } else { &[] };
     let waits = server.routes.nodes().iter().any(|node| node.has_confirmations());
     let replicated = if waits { REPLICATED } else { &[] };
-    for line in HARMLESS.iter().chain(sharded).chain(replicated) {
+    let is_redisson = link.protocol.is_redisson();
+    let needed = if is_redisson { REDISSON } else { HARMLESS };
+    for line in needed.iter().chain(sharded).chain(replicated) {
         if let Reply::Error(error) = link.request(&command(line, server)).await?
-            && let Some(right) = missing(line, &error)
+            && let Some(right) = missing(line, &error, is_redisson)
             && !lacking.contains(&right)
         {
             lacking.push(right);
@@ -102,13 +137,13 @@ fn command(line: &str, server: &Server) -> Command {
 }
 
 /// The missing permission, as an argument of `ACL SETUSER`; none for an error of another kind.
-fn missing(line: &str, error: &str) -> Option<String> {
+fn missing(line: &str, error: &str, is_redisson: bool) -> Option<String> {
     let about = error.strip_prefix("NOPERM")?;
     if about.contains("channel") && !about.contains("to run") {
-        return Some(format!("&{}*", keys::CHANNEL));
+        return Some(if is_redisson { "&*".to_owned() } else { format!("&{}*", keys::CHANNEL) });
     }
     if about.contains("key") && !about.contains("to run") {
-        return Some("~tenure:*".to_owned());
+        return Some(if is_redisson { "~*" } else { "~tenure:*" }.to_owned());
     }
     let name = line.split(' ').next().unwrap_or_default();
     Some(format!("+{}", name.to_lowercase()))
@@ -123,24 +158,29 @@ async fn user(link: &Link) -> Result<String, StoreError> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use super::super::protocol::Protocol;
     use super::super::scripts;
     use super::*;
 
     #[test]
     fn every_command_of_the_scripts_is_tried() {
-        let tried: BTreeSet<_> =
-            HARMLESS.iter().chain(SHARDED).filter_map(|line| line.split(' ').next()).collect();
-        for script in scripts::all().map(|script| script.on_node(true)) {
-            for call in script.text.split("call('").skip(1) {
-                let name = call.split('\'').next().unwrap();
-                assert!(tried.contains(name), "{name}");
+        for (lines, protocol) in
+            [(HARMLESS, Protocol::Tenure), (REDISSON, Protocol::Redisson { is_fenced: true })]
+        {
+            let lines = lines.iter().chain(SHARDED);
+            let tried: BTreeSet<_> = lines.filter_map(|line| line.split(' ').next()).collect();
+            for script in scripts::all().map(|script| script.on_server(true, protocol)) {
+                for call in script.text.split("call('").skip(1) {
+                    let name = call.split('\'').next().unwrap();
+                    assert!(tried.contains(name), "{name}");
+                }
             }
         }
     }
 
     #[test]
     fn refusals_name_the_rule_that_fixes_them() {
-        let of = |line, error| missing(line, error).unwrap();
+        let of = |line, error| missing(line, error, false).unwrap();
         let command = "NOPERM this user has no permissions to run the 'get' command";
         assert_eq!(of("GET key", command), "+get");
         let newer = "NOPERM User ann has no permissions to run the 'hset' command";
@@ -151,6 +191,7 @@ mod tests {
         let channel = "NOPERM this user has no permissions to access one of the channels used as \
                        arguments";
         assert_eq!(of("PUBLISH channel nothing", channel), "&tenure:wake:*");
-        assert_eq!(missing("GET key", "NOSCRIPT No matching script"), None);
+        assert_eq!(missing("GET key", "NOSCRIPT No matching script", false), None);
+        assert_eq!(missing("GET key", key, true).unwrap(), "~*");
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::keys;
+use super::messages::read_entry;
 use super::operations::read_shape;
 use super::resp::Reply;
-use super::subscriber::read_entry;
 use crate::core::fence::Fence;
 use crate::core::name::LockName;
 use crate::info::{About, ForceRecord, HolderInfo, LockInfo, WaiterInfo};
@@ -38,7 +38,7 @@ pub(super) fn clients(value: &Reply) -> Vec<String> {
     let Some([_, _, holders, _, waiters, _]) = value.array() else { return Vec::new() };
     let of = |list: &Reply, index: usize| {
         let rows = list.array().unwrap_or_default().iter();
-        let id = |row: &Reply| Some(keys::client_id(row.array()?.get(index)?.text()?).to_owned());
+        let id = |row: &Reply| Some(client_id(row.array()?.get(index)?.text()?).to_owned());
         rows.filter_map(id).collect::<Vec<_>>()
     };
     [of(holders, 5), of(waiters, 3)].concat()
@@ -69,8 +69,23 @@ fn waiter(value: &Reply, clients: &Clients) -> Option<WaiterInfo> {
     })
 }
 
+/// The id of a client. That of a holder in Redisson's format is the whole of its field.
+fn client_id(text: &str) -> &str {
+    if text.starts_with('{') { keys::client_id(text) } else { text }
+}
+
+/// What is known of a holder by its field in Redisson's format: the id of its client, and the number of its thread. No thread
+/// of Redisson's has the number 0.
+pub(super) fn redisson_client(field: &str) -> About {
+    let program = match field.rsplit_once(':') {
+        Some((_, "0")) | None => "tenure".to_owned(),
+        Some((client, thread)) => format!("redisson {client} thread {thread}"),
+    };
+    About { host: "unknown".into(), pid: 0, program: program.into(), note: None }
+}
+
 fn about(client: &str, note: &str, clients: &Clients) -> Arc<About> {
-    let client = keys::client_id(client);
+    let client = client_id(client);
     let mut about = clients.get(client).cloned().unwrap_or_else(|| About {
         host: "unknown".into(),
         pid: 0,

@@ -71,9 +71,11 @@ impl Server {
         }
         let mut all = Renewals::unanswered(renewals.len());
         let left = match replicas {
-            None => self.renew_by_node(&renewals, &mut all).await,
+            None if !self.routes.protocol().is_redisson() => {
+                self.renew_by_node(&renewals, &mut all).await
+            }
             // The connection on which replicas are waited for carries calls that declare their keys.
-            Some(_) => (0..renewals.len()).collect(),
+            _ => (0..renewals.len()).collect(),
         };
         self.renew_by_slot(&renewals, left, replicas, &mut all).await;
         all

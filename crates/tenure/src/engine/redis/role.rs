@@ -1,4 +1,4 @@
-//! Whether a server is the master, and so takes writes.
+//! Whether a server is the master, and so takes writes; and whether it is a node of a cluster.
 //!
 //! The server at an address may become a replica, and the address may be forwarded to another server. So each new
 //! connection queries the role, and a connection to a replica is not used.
@@ -36,6 +36,30 @@ fn read(reply: &Reply) -> Option<&str> {
     }
 }
 
+/// The command that returns whether a server is a node of a cluster. Every user may run it.
+pub(super) fn mode_question() -> Command {
+    Command::new("HELLO")
+}
+
+/// Refuses a node of a cluster, where one server is expected: it has some of the locks, would redirect all others, and would not
+/// be left when it is replaced. A server that does not answer the question is used.
+///
+/// # Errors
+/// When the server says that it is a node of a cluster.
+pub(super) fn refuse_member(reply: &Reply, endpoint: &Endpoint) -> Result<(), StoreError> {
+    let words = reply.array().unwrap_or_default();
+    let mut fields = words.chunks_exact(2);
+    let mode = fields.find(|pair| pair[0].text() == Some("mode")).and_then(|pair| pair[1].text());
+    if mode != Some("cluster") {
+        return Ok(());
+    }
+    let what = format!(
+        "{endpoint} is a node of a cluster, so write redis+cluster:// for redis://, or for rediss:// \
+         rediss+cluster://"
+    );
+    Err(StoreError::refused(what).answered().lasting())
+}
+
 fn refuse(endpoint: &Endpoint, role: &str) -> StoreError {
     let role = if role == "slave" { "replica" } else { role };
     let what = format!(
@@ -56,5 +80,19 @@ mod tests {
         assert_eq!(read(&info), Some("master"));
         assert_eq!(read(&Reply::Error("NOPERM".into())), None);
         assert_eq!(read(&text("redis_version:7.0.15")), None);
+    }
+    #[test]
+    fn a_node_of_a_cluster_is_refused() {
+        let text = |text: &str| Reply::Text(text.into());
+        let endpoint = Endpoint::Tcp("h1".into(), 6379);
+        let answer = |mode: &str| {
+            let words = ["server", "redis", "proto", "2", "mode", mode, "role", "master"];
+            refuse_member(&Reply::Array(words.iter().map(|word| text(word)).collect()), &endpoint)
+        };
+        let refused = answer("cluster").unwrap_err();
+        assert!(refused.to_string().contains("redis+cluster://") && refused.is_lasting());
+        assert!(answer("standalone").is_ok());
+        let unknown = Reply::Error("ERR unknown command 'HELLO'".into());
+        assert!(refuse_member(&unknown, &endpoint).is_ok());
     }
 }

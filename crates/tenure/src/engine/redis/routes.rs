@@ -9,11 +9,14 @@ use super::cluster::Cluster;
 use super::keys;
 use super::link::Link;
 use super::node::Node;
+use super::protocol::Protocol;
 use super::redirect::{self, Redirect};
 use super::resp::Reply;
 use super::slot;
+use super::topics::{Heard, Topic};
 use super::wire::Corked;
 use crate::core::name::LockName;
+use crate::core::shape::Kind;
 use crate::error::StoreError;
 
 /// How often a request is sent to another node, because the one that was asked does not have its lock.
@@ -35,11 +38,39 @@ pub(super) enum Purpose {
 }
 
 impl Routes {
+    /// The format of the locks.
+    pub(super) fn protocol(&self) -> Protocol {
+        match self {
+            Self::One(node) => node.commands.protocol,
+            Self::Cluster(cluster) => cluster.protocol(),
+        }
+    }
+
+    /// The channel on which this client must hear that a lock is free, if it does not yet.
+    pub(super) fn unheard(&self, client: &str, name: &LockName, kind: Kind) -> Option<Topic> {
+        let (protocol, slot) = (self.protocol(), self.slot(name));
+        let topic = || Topic::new(&protocol.channel(name, kind, client, slot));
+        match self {
+            // One channel of the client is for all locks.
+            Self::One(_) if !protocol.is_redisson() => None,
+            Self::One(node) => Some(topic()).filter(|it| !node.subscriber.topics.hears(it)),
+            Self::Cluster(cluster) => Some(topic()).filter(|it| !cluster.hears(it)),
+        }
+    }
+
+    /// This client waits for a message on this channel: `heard` is called once its messages arrive, or cannot.
+    pub(super) fn wait_in(&self, topic: Topic, heard: Heard) {
+        match self {
+            Self::One(node) => node.subscriber.topics.want(topic, heard),
+            Self::Cluster(cluster) => cluster.wait_in(topic, heard),
+        }
+    }
+
     /// The slot of a lock; zero for all of them, if one server has them.
     pub(super) fn slot(&self, name: &LockName) -> u16 {
         match self {
             Self::One(_) => 0,
-            Self::Cluster(_) => keys::slot(name),
+            Self::Cluster(_) => self.protocol().slot(name),
         }
     }
 
@@ -99,15 +130,16 @@ impl Routes {
     pub(super) fn number_of(&self, name: &LockName) -> u64 {
         match self {
             Self::One(_) => 0,
-            Self::Cluster(cluster) => cluster.number_of(keys::slot(name)).unwrap_or(0),
+            Self::Cluster(cluster) => cluster.number_of(self.slot(name)).unwrap_or(0),
         }
     }
 
     /// The number of the node that has a slot, if one call to it may carry operations of several slots.
     pub(super) fn spread_over(&self, slot: u16) -> Option<u64> {
         match self {
-            Self::One(_) => None,
-            Self::Cluster(cluster) => cluster.number_of(slot),
+            // Redisson's format has no plain case that touches one key alone.
+            Self::Cluster(cluster) if !cluster.protocol().is_redisson() => cluster.number_of(slot),
+            _ => None,
         }
     }
 

@@ -6,6 +6,8 @@
 
 use std::sync::LazyLock;
 
+use super::protocol::Protocol;
+
 /// One script, and the hash by which the server knows it.
 pub(super) struct Script {
     pub(super) text: String,
@@ -14,6 +16,8 @@ pub(super) struct Script {
     marked: Option<Box<Self>>,
     /// Its plain case, for locks of several slots of a cluster; none for a script that has no plain case.
     spread: Option<Box<Self>>,
+    /// The same operation on locks in Redisson's format.
+    redisson: Option<Box<Self>>,
 }
 
 /// What a script for a node of a quorum begins with.
@@ -30,8 +34,11 @@ const SPREAD_END: &str = include_str!("lua/spread_end.lua");
 
 macro_rules! script {
     ($name:ident, $file:literal, $make:ident) => {
-        pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::$make(include_str!(concat!("lua/", $file))));
+        pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
+            let redisson = Script::new(include_str!(concat!("lua/redisson/", $file)));
+            let own = Script::$make(include_str!(concat!("lua/", $file)));
+            Script { redisson: Some(Box::new(redisson)), ..own }
+        });
     };
 }
 
@@ -43,7 +50,7 @@ script!(INSPECT, "inspect.lua", new);
 script!(FORCE, "force.lua", new);
 
 /// The texts to include. A part comes before those that it includes itself.
-const PARTS: [(&str, &str); 10] = [
+const PARTS: [(&str, &str); 16] = [
     (PLAIN_BEGIN, include_str!("lua/plain_begin.lua")),
     ("--@ plain_result.lua", include_str!("lua/plain_result.lua")),
     (PLAIN_END, include_str!("lua/plain_end.lua")),
@@ -54,6 +61,12 @@ const PARTS: [(&str, &str); 10] = [
     ("--@ holders.lua", include_str!("lua/holders.lua")),
     ("--@ queue.lua", include_str!("lua/queue.lua")),
     ("--@ common.lua", include_str!("lua/common.lua")),
+    ("--@ redisson/common.lua", include_str!("lua/redisson/common.lua")),
+    ("--@ redisson/mutex.lua", include_str!("lua/redisson/mutex.lua")),
+    ("--@ redisson/readers.lua", include_str!("lua/redisson/readers.lua")),
+    ("--@ redisson/permits.lua", include_str!("lua/redisson/permits.lua")),
+    ("--@ redisson/holders.lua", include_str!("lua/redisson/holders.lua")),
+    ("--@ redisson/ending.lua", include_str!("lua/redisson/ending.lua")),
 ];
 
 impl Script {
@@ -61,7 +74,7 @@ impl Script {
         let text =
             PARTS.iter().fold(operation.to_owned(), |text, (line, part)| text.replace(line, part));
         let hash = sha1_smol::Sha1::from(&text).digest().to_string();
-        Self { text, hash, marked: None, spread: None }
+        Self { text, hash, marked: None, spread: None, redisson: None }
     }
 
     /// The script with which a node of a quorum grants locks.
@@ -88,9 +101,10 @@ impl Script {
         self.spread.as_deref()
     }
 
-    /// The script for a server, which may be a node of a quorum.
-    pub(super) fn on_node(&'static self, is_node: bool) -> &'static Self {
-        self.marked.as_deref().filter(|_| is_node).unwrap_or(self)
+    /// The script for a server, which may be a node of a quorum, and for the format of its locks.
+    pub(super) fn on_server(&'static self, is_node: bool, protocol: Protocol) -> &'static Self {
+        let variant = if protocol.is_redisson() { &self.redisson } else { &self.marked };
+        variant.as_deref().filter(|_| is_node || protocol.is_redisson()).unwrap_or(self)
     }
 }
 

@@ -8,10 +8,12 @@
 //!   is closed at once: the old master may live, and may accept writes for seconds, all of which are lost. Its role is no proof.
 //!   The old address is not used again until the majority has named another one, for ten seconds at most; a Sentinel whose
 //!   announcement the majority has contradicted for that long is not believed again.
-//! - **Confirming.** A master that was stopped, replaced and continued first answers the requests in its socket buffers, with
-//!   success, and all of that is lost. So a reply that took long counts only if a majority still names the same master.
+//! - **Confirming** ([`confirming`]). A master that was stopped, replaced and continued first answers the requests in its socket
+//!   buffers, with success, and all of that is lost. So a reply that took long counts only if a majority still names the same
+//!   master; and so does the first one after this process was stopped, and could not follow.
 //! - The driver then asks for all waiters and renews all holds, as after every lost connection (I7, I9).
 
+mod confirming;
 mod peer;
 mod verdict;
 
@@ -24,18 +26,15 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use self::confirming::Confirming;
 use self::peer::Peer;
 use self::verdict::{Verdict, judge};
 use super::address::{Endpoint, HostPort, Login};
-use super::late::Late;
 use super::pace::{Pace, pause};
-use super::resp::Reply;
 use super::tls::Trust;
-use super::wire::Done;
 use crate::clock;
 use crate::core::moment::Moment;
 use crate::error::StoreError;
-use crate::foreign;
 use crate::sync::lock;
 
 /// How often the Sentinels are asked while nothing is announced: an announcement may be lost.
@@ -49,10 +48,6 @@ const OFTEN_FOR: Duration = Duration::from_secs(20);
 /// How long an address that one Sentinel has announced as left is not used while the majority still names it. The others
 /// learn of a switch within one or two seconds; a Sentinel that is wrong must not lock its clients out for longer.
 const LEFT_FOR: Duration = Duration::from_secs(10);
-
-/// A reply that took this long is confirmed before it is used. No Sentinel replaces a master as fast as that: it waits for
-/// `down-after-milliseconds`, asks the others, and elects a leader.
-const SLOW: Duration = Duration::from_millis(500);
 
 /// How many Sentinels are asked and followed at most, besides those of the URL: one may invent any number of others.
 const MOST_PEERS: usize = 64;
@@ -68,6 +63,9 @@ pub(super) struct Monitored {
     /// With TLS, to them and to the master.
     pub(super) trust: Option<Trust>,
 }
+
+/// A Sentinel, and the master that it names.
+pub(super) type Asked = (HostPort, Result<Option<HostPort>, StoreError>);
 
 impl Monitored {
     /// Where a Sentinel, or the master that they name, listens.
@@ -89,17 +87,9 @@ pub(super) struct Sentinels {
     state: Mutex<State>,
     /// The Sentinels are to be asked now.
     announced: Notify,
-    /// Late replies that are to be confirmed.
-    late: Late<LateReply>,
+    confirming: Confirming,
     /// The I/O thread's runtime.
     io: OnceLock<Handle>,
-}
-
-/// A late reply, and the master that was asked.
-struct LateReply {
-    master: Option<HostPort>,
-    result: Result<Reply, StoreError>,
-    done: Done,
 }
 
 struct State {
@@ -124,8 +114,8 @@ impl Sentinels {
         let peers = monitored.listed.iter().cloned().collect();
         let state =
             Mutex::new(State { peers, in_use: None, left: None, contradicted: BTreeSet::new() });
-        let (announced, late) = (Notify::new(), Late::default());
-        Self { monitored, state, announced, late, io: OnceLock::new() }
+        let (announced, confirming) = (Notify::new(), Confirming::default());
+        Self { monitored, state, announced, confirming, io: OnceLock::new() }
     }
 
     #[cfg(test)]
@@ -151,41 +141,6 @@ impl Sentinels {
             pace.report_moved();
         }
         self.monitored.endpoint(&master)
-    }
-
-    /// Has the reply to a request that is sent now confirmed, if it takes long.
-    pub(super) fn confirm_if_slow(self: &Arc<Self>, done: Done) -> Done {
-        let (sent, sentinels) = (clock::now(), self.clone());
-        let master = lock(&self.state).in_use.clone();
-        Box::new(move |result| {
-            let is_slow = result.is_ok() && clock::now().since(sent) >= SLOW;
-            match sentinels.io.get().filter(|_| is_slow).cloned() {
-                Some(io) => sentinels.confirm_later(LateReply { master, result, done }, &io),
-                None => done(result),
-            }
-        })
-    }
-
-    /// Adds a late reply to those that the next question confirms: a master that was stalled has many of them.
-    fn confirm_later(self: &Arc<Self>, reply: LateReply, io: &Handle) {
-        if !self.late.add(reply) {
-            return;
-        }
-        let sentinels = self.clone();
-        drop(io.spawn(async move {
-            while let Some(replies) = sentinels.late.take() {
-                let named = sentinels.ask().await.ok();
-                for LateReply { master, result, done } in replies {
-                    let is_same = named.is_some()
-                        && named == master
-                        && lock(&sentinels.state).in_use == master;
-                    let replaced =
-                        "the answer came so late that the master may have been replaced meanwhile";
-                    let result = if is_same { result } else { Err(StoreError::unknown(replaced)) };
-                    foreign::call(|| done(result));
-                }
-            }
-        }));
     }
 
     /// Closes the client's connections when the master changes, for ever. Runs on the I/O thread.
@@ -225,13 +180,15 @@ impl Sentinels {
 
     /// Asks the Sentinels for the master.
     async fn ask(self: &Arc<Self>) -> Result<HostPort, StoreError> {
+        let began = clock::now();
         let peers = lock(&self.state).peers.clone();
-        let named = self.ask_all(&peers).await;
+        let mut named = self.ask_all(&peers).await;
         let known = lock(&self.state).peers.clone();
         // The answers named Sentinels that had not been asked.
         if named.is_err() && !known.is_subset(&peers) {
-            return self.ask_all(&known).await;
+            named = self.ask_all(&known).await;
         }
+        self.confirming.note_asked(began, clock::now(), named.is_ok());
         named
     }
 
@@ -276,7 +233,7 @@ impl Sentinels {
     }
 
     /// What each known Sentinel answers now: the master that it names, none if it knows no such master.
-    pub(super) async fn survey(&self) -> Vec<(HostPort, Result<Option<HostPort>, StoreError>)> {
+    pub(super) async fn survey(&self) -> Vec<Asked> {
         let peers = lock(&self.state).peers.clone();
         let mut answers = Vec::new();
         for peer in peers {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use super::link::Link;
+use super::protocol::Protocol;
 use super::records::{self, Clients};
 use super::redirect;
 use super::resp::{Command, Reply};
@@ -12,7 +13,7 @@ use super::routes::{MOST_REDIRECTS, Purpose, Routes};
 use super::together::together;
 use super::{errors, keys, scripts};
 use crate::core::name::LockName;
-use crate::engine::{ForceOutcome, ForceRequest, ListRequest};
+use crate::engine::{AcquireRequest, ForceOutcome, ForceRequest, ListRequest};
 use crate::error::StoreError;
 use crate::info::{About, LockInfo};
 use crate::owner::{Owner, unique_number};
@@ -42,6 +43,16 @@ pub(super) enum Registered {
 }
 
 impl Server {
+    /// Refuses a lock that cannot be stored in this format.
+    pub(super) fn check(&self, request: &AcquireRequest) -> Result<(), StoreError> {
+        match &self.routes {
+            Routes::One(_) => Ok(()),
+            Routes::Cluster(cluster) => {
+                cluster.protocol().check_in_cluster(&request.name, request.shape.kind())
+            }
+        }
+    }
+
     /// Writes this client's record, for clients that inspect its locks, and reads the store's id.
     ///
     /// Locks need neither. So a server without memory or disk space for the record is used all the same,
@@ -49,6 +60,11 @@ impl Server {
     /// with too few replicas, refuses this write but not scripts.
     pub(super) async fn register(&self) -> Result<Registered, StoreError> {
         let kept = CLIENT_KEPT.as_millis().to_string();
+        if self.routes.protocol().is_redisson() {
+            // No lock in that format names its client.
+            self.read_store_id(&kept).await?;
+            return Ok(Registered::Written);
+        }
         let key = keys::client(&self.client);
         let record = records::client(&self.about);
         let set = Command::new("SET").arg(&key).arg(record).arg("PX").arg(&kept);
@@ -111,6 +127,9 @@ impl Server {
 
     /// Deletes this client's record, without waiting for the answer.
     pub(super) fn unregister(&self) {
+        if self.routes.protocol().is_redisson() {
+            return;
+        }
         let key = keys::client(&self.client);
         if let Ok(node) = self.routes.node(self.routes.slot_of_key(&key)) {
             node.commands.send(&Command::new("DEL").arg(&key), Box::new(|_| ()));
@@ -149,12 +168,26 @@ impl Server {
         for some in together(calls).await {
             replies.extend(some?);
         }
-        let clients = self.clients(replies.iter().flat_map(records::clients).collect()).await?;
+        let clients = match self.routes.protocol() {
+            Protocol::Tenure => {
+                self.clients(replies.iter().flat_map(records::clients).collect()).await?
+            }
+            Protocol::Redisson { .. } => {
+                let fields = replies.iter().flat_map(records::clients);
+                fields.map(|field| (field.clone(), records::redisson_client(&field))).collect()
+            }
+        };
         let infos = names.iter().zip(&replies).map(|(name, reply)| match reply {
             Reply::Error(error) => Err(errors::of_server(error)),
             reply => records::read_lock(name.clone(), reply, &clients).ok_or_else(not_understood),
         });
-        Ok(infos.collect())
+        let mut infos: Vec<Result<LockInfo, _>> = infos.collect();
+        if self.routes.protocol().is_redisson() {
+            // No lock in that format says since when it is held.
+            let known = infos.iter_mut().flatten().flat_map(|info| &mut info.holders);
+            known.for_each(|holder| holder.since = UNIX_EPOCH);
+        }
+        Ok(infos)
     }
 
     async fn inspect_in_one_slot(
@@ -242,11 +275,18 @@ impl Server {
         Ok(infos)
     }
 
-    /// The names of all locks, of every server.
+    /// The names of all locks, of every server. Without one of them it would be no list: an operator might take a lock for free.
     async fn names(&self, prefix: &str) -> Result<Vec<LockName>, StoreError> {
         let mut names = Vec::new();
         for node in self.routes.nodes() {
-            scan(&node.commands, prefix, &mut names).await?;
+            let scanned = scan(&node.commands, prefix, &mut names).await;
+            scanned.map_err(|error| match &self.routes {
+                Routes::One(_) => error,
+                Routes::Cluster(_) => StoreError::refused(format!(
+                    "the locks of the node {} are missing: {error}; the others can be inspected by name",
+                    node.commands.address.master
+                )),
+            })?;
         }
         Ok(names)
     }
@@ -283,6 +323,9 @@ impl Server {
         let prepare = |link: &Link| {
             let mut call = link.prepare(&scripts::FORCE, std::iter::once(&request.name), &client);
             [&expected, &record, &kept].iter().for_each(|argument| call.command.push(argument));
+            if link.protocol.is_redisson() {
+                call.command.push(keys::lock_key(&request.name));
+            }
             call
         };
         let (_, reply) = self.routes.run(slot, Purpose::Commands, prepare).await?;
@@ -301,7 +344,11 @@ impl Server {
 async fn scan(link: &Link, prefix: &str, into: &mut Vec<LockName>) -> Result<(), StoreError> {
     let mut cursor = "0".to_owned();
     loop {
-        let command = Command::new("SCAN").arg(&cursor).arg("MATCH").arg(keys::pattern(prefix));
+        let pattern = link.protocol.pattern(prefix);
+        let mut command = Command::new("SCAN").arg(&cursor).arg("MATCH").arg(pattern);
+        if link.protocol.is_redisson() {
+            command = command.arg("TYPE").arg("hash");
+        }
         let reply = link.request(&command.arg("COUNT").arg("1000")).await?;
         let (next, found) = match &reply {
             Reply::Error(error) => return Err(errors::of_server(error)),
@@ -309,7 +356,7 @@ async fn scan(link: &Link, prefix: &str, into: &mut Vec<LockName>) -> Result<(),
             _ => return Err(not_understood()),
         };
         let found = found.array().ok_or_else(not_understood)?;
-        into.extend(found.iter().filter_map(|key| keys::name(key.text()?)));
+        into.extend(found.iter().filter_map(|key| link.protocol.name(key.text()?, prefix)));
         cursor = next.text().ok_or_else(not_understood)?.to_owned();
         if cursor == "0" {
             return Ok(());

@@ -1,42 +1,37 @@
 //! The receiver of wake-ups: one channel per client, on a connection of its own; in a cluster also one in each slot in
-//! which the client waits ([`shards`](super::shards)).
+//! which the client waits, and in Redisson's format one for each lock that it waits for ([`topics`](super::topics)).
 //!
 //! Messages may be lost with a connection: after a reconnect, all waiters are notified to poll (I7). A PING from time
 //! to time distinguishes a quiet channel from a dead connection.
 
+mod subscription;
+
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use self::subscription::Subscription;
 use super::address::{Address, Endpoint, Master};
 use super::cluster::missed_in;
-use super::dialogue::{self, Dialogue};
+use super::dialogue::Dialogue;
+use super::messages::read;
 use super::node::Setup;
-use super::pace::{Outage, Pace, pause};
-use super::reader::{self, CHECK_EVERY, Loss, Reader, Received};
+use super::pace::{Outage, Pace};
+use super::protocol::{self, Protocol};
 use super::resp::{Command, Reply};
-use super::shards::{Scope, Shards};
 use super::stream::CONNECT_TIME;
+use super::topics::{Scope, Topic, Topics};
 use super::trip::Trip;
 use super::wakeups::Wakeups;
 use super::wire;
-use super::{errors, keys, role};
-use crate::clock;
-use crate::core::fence::Fence;
-use crate::core::moment::Moment;
+use super::{errors, reader, role};
+use crate::engine::Wakeup;
 use crate::engine::link_monitor::LinkMonitor;
-use crate::engine::{Grant, Wakeup};
 use crate::error::StoreError;
-use crate::owner::Entry;
 use crate::sync::lock;
 use crate::telemetry;
-
-/// After how much silence the connection is checked with a PING.
-const PING_EVERY: Duration = Duration::from_secs(3);
 
 /// The memory that a message may take: many times the longest, which contains a lock's name.
 const LARGEST: usize = 256 * 1024;
@@ -50,10 +45,11 @@ pub(super) struct Subscriber {
     pub(super) monitor: LinkMonitor,
     pace: Arc<Pace>,
     client: Arc<str>,
+    protocol: Protocol,
     wakeups: Arc<Wakeups>,
     scope: Scope,
-    /// The subscriptions to slots, if the server is a node of a cluster.
-    pub(super) shards: Shards,
+    /// The subscriptions to slots, if the server is a node of a cluster, or to single locks.
+    pub(super) topics: Topics,
     /// The connection, while it is up.
     subscription: Mutex<Weak<Subscription>>,
     /// The runtime that reads messages, if not the I/O thread.
@@ -77,9 +73,10 @@ impl Subscriber {
             monitor: LinkMonitor::new("wake-ups"),
             pace,
             client: setup.client.clone(),
+            protocol: setup.protocol,
             wakeups: setup.wakeups.clone(),
             scope,
-            shards: Shards::default(),
+            topics: Topics::default(),
             subscription: Mutex::new(Weak::new()),
             runtime: setup.runtime.clone(),
             trip,
@@ -107,7 +104,7 @@ impl Subscriber {
         let mut outage = Outage::default();
         loop {
             let why = subscriber.serve(&mut outage).await;
-            subscriber.shards.lost();
+            subscriber.topics.lost();
             if subscriber.monitor.down(why) {
                 subscriber.pace.report_lost();
             }
@@ -162,7 +159,7 @@ impl Subscriber {
             let asked = Command::new("PUBSUB").arg("SHARDNUMSUB");
             expect(dialogue.request(&asked).await?, endpoint, SHARDED)?;
         }
-        let channel = format!("{}{}", keys::CHANNEL, self.client);
+        let channel = self.protocol.first_channel(&self.client);
         let subscribe = Command::new("SUBSCRIBE").arg(channel);
         let confirmed = expect(dialogue.request(&subscribe).await?, endpoint, "subscribe on")?;
         match kind(&confirmed) {
@@ -173,23 +170,13 @@ impl Subscriber {
 
     /// Delivers messages until the connection is lost; returns why.
     async fn receive(self: &Arc<Self>, dialogue: Dialogue) -> String {
-        let subscription = Arc::new(Subscription {
-            reader: Reader::new(dialogue.stream, dialogue.inbox),
-            subscriber: self.clone(),
-            received: AtomicU64::new(0),
-            writing: tokio::sync::Mutex::new(()),
-        });
+        let subscription = Arc::new(Subscription::new(dialogue, self.clone()));
         if let Some(runtime) = &self.runtime {
             // If that fails, the I/O thread reads.
             let _ = reader::read_on(&subscription, runtime);
         }
         *lock(&self.subscription) = Arc::downgrade(&subscription);
-        let _end_on_drop = EndOnDrop(&subscription);
-        tokio::select! {
-            loss = reader::receive(&*subscription) => loss.why,
-            why = subscription.check() => why,
-            why = subscription.subscribe_to_slots() => why,
-        }
+        subscription.serve().await
     }
 
     /// To be called by a thread that waits for a wake-up: it reads the messages when it parks.
@@ -202,20 +189,17 @@ impl Subscriber {
     fn deliver(&self, reply: &Reply) -> bool {
         let text = |at: usize| reply.array()?.get(at)?.text();
         match (kind(reply), text(1), text(2)) {
-            (Some("message" | "smessage"), _, message) => {
-                match message.and_then(read) {
-                    Some(wakeup) => self.wake(wakeup),
-                    None => telemetry::not_understood(),
-                }
+            (Some("message" | "smessage"), Some(channel), message) => {
+                self.receive_message(channel, message);
                 true
             }
-            (Some("ssubscribe"), Some(channel), _) => {
-                let confirmed = self.shards.confirmed(channel);
-                confirmed.into_iter().for_each(|slots| self.wakeups.wake(missed_in(slots)));
+            (Some("subscribe" | "ssubscribe"), Some(channel), _) => {
+                let confirmed = self.topics.confirmed(channel);
+                confirmed.into_iter().for_each(|topics| self.missed(&topics));
                 true
             }
-            (Some("sunsubscribe"), Some(channel), _) => {
-                self.shards.ended(channel).into_iter().for_each(|slot| self.unsubscribed(slot));
+            (Some("unsubscribe" | "sunsubscribe"), Some(channel), _) => {
+                self.topics.ended(channel).into_iter().for_each(|topic| self.unsubscribed(&topic));
                 true
             }
             (None, ..) => errors::error_in(reply).is_some_and(|error| self.refused(error)),
@@ -223,8 +207,30 @@ impl Subscriber {
         }
     }
 
+    /// Delivers a message. On the channel of a lock in Redisson's format it says that permits are free, to all waiters.
+    fn receive_message(&self, channel: &str, message: Option<&str>) {
+        if self.protocol.is_redisson() && channel != protocol::LOST {
+            let names = protocol::names_of_channel(channel).into_iter();
+            return names.for_each(|name| self.wakeups.wake(Wakeup::Freed { name }));
+        }
+        match message.and_then(read) {
+            Some(wakeup) => self.wake(wakeup),
+            None => telemetry::not_understood(),
+        }
+    }
+
+    /// Messages on these channels may have been missed.
+    fn missed(&self, topics: &BTreeSet<Topic>) {
+        if !self.protocol.is_redisson() {
+            let slots = topics.iter().map(|topic| topic.slot).collect();
+            return self.wakeups.wake(missed_in(self.protocol, slots));
+        }
+        let names = topics.iter().flat_map(|topic| protocol::names_of_channel(&topic.channel));
+        names.for_each(|name| self.wakeups.wake(Wakeup::Freed { name }));
+    }
+
     /// Delivers a wake-up. A node of a cluster may have been replaced before it granted the lock (I1): if the others do not
-    /// confirm that it is a primary, the waiter asks.
+    /// confirm that it is a primary, the waiter asks. So it does if Sentinels have not been asked for long.
     fn wake(&self, wakeup: Wakeup) {
         match (&self.address.master, wakeup) {
             (Master::Member(node), Wakeup::Granted { name, entry, grant }) => {
@@ -236,15 +242,20 @@ impl Subscriber {
                     });
                 });
             }
+            (Master::Named(sentinels), Wakeup::Granted { name, entry, .. })
+                if sentinels.was_stopped() =>
+            {
+                self.wakeups.wake(Wakeup::Sooner { name, entry });
+            }
             (_, wakeup) => self.wakeups.wake(wakeup),
         }
     }
 
     /// A subscription was refused. Returns false if none was requested.
     fn refused(&self, error: &str) -> bool {
-        let Some(refused) = self.shards.refused() else { return false };
+        let Some(refused) = self.topics.refused() else { return false };
         match refused {
-            Some(slot) if errors::is_passing(error) => self.unsubscribed(slot),
+            Some(topic) if errors::is_passing(error) => self.unsubscribed(&topic),
             // For example without the right to subscribe: waiters poll, seldom.
             Some(_) => telemetry::not_subscribed(error),
             None => {}
@@ -252,10 +263,10 @@ impl Subscriber {
         true
     }
 
-    /// The wake-ups of a slot do not arrive any more.
-    fn unsubscribed(&self, slot: u16) {
-        self.scope.unsubscribed(slot);
-        self.wakeups.wake(missed_in(BTreeSet::from([slot])));
+    /// The wake-ups of a channel do not arrive any more.
+    fn unsubscribed(&self, topic: &Topic) {
+        self.scope.unsubscribed(topic);
+        self.missed(&BTreeSet::from([topic.clone()]));
     }
 
     fn note_first(&self, result: Result<(), StoreError>) -> bool {
@@ -275,7 +286,7 @@ struct DownOnDrop(Arc<Subscriber>);
 impl Drop for DownOnDrop {
     fn drop(&mut self) {
         let why = StoreError::refused("the client's I/O thread has ended");
-        self.0.shards.lost();
+        self.0.topics.lost();
         self.0.note_first(Err(why.clone()));
         self.0.monitor.down(why);
     }
@@ -286,122 +297,8 @@ fn kind(reply: &Reply) -> Option<&str> {
     reply.array()?.first()?.text()
 }
 
-/// A subscription that is up.
-struct Subscription {
-    reader: Reader,
-    subscriber: Arc<Subscriber>,
-    /// The number of received messages.
-    received: AtomicU64,
-    /// One command is written at a time.
-    writing: tokio::sync::Mutex<()>,
-}
-
-impl Subscription {
-    /// Checks that the connection is alive, and that a thread or task reads it; returns when it is dead, with the
-    /// reason.
-    async fn check(&self) -> String {
-        let (mut received, mut silence, mut is_pinged) = (0, Duration::ZERO, false);
-        loop {
-            pause(CHECK_EVERY).await;
-            self.reader.check(self.reader.stream.is_readable());
-            self.subscriber.shards.sweep(clock::now());
-            silence += CHECK_EVERY;
-            let before = std::mem::replace(&mut received, self.received.load(Ordering::Relaxed));
-            if received != before {
-                (silence, is_pinged) = (Duration::ZERO, false);
-            }
-            let time = self.subscriber.trip.response_time();
-            if is_pinged && silence >= PING_EVERY + time {
-                return format!("no answer within {time:?}");
-            }
-            if !is_pinged && silence >= PING_EVERY {
-                is_pinged = true;
-                if let Err(error) = self.write(&Command::new("PING")).await {
-                    return error.to_string();
-                }
-            }
-        }
-    }
-
-    /// Subscribes to the slots in which this client waits; returns when the connection is dead, with the reason.
-    async fn subscribe_to_slots(&self) -> String {
-        let Subscriber { shards, client, .. } = &*self.subscriber;
-        loop {
-            for command in shards.commands(client) {
-                if let Err(error) = self.write(&command).await {
-                    return error.to_string();
-                }
-            }
-            shards.changed.notified().await;
-        }
-    }
-
-    async fn write(&self, command: &Command) -> Result<(), StoreError> {
-        let _alone = self.writing.lock().await;
-        dialogue::write(&self.reader.stream, command).await
-    }
-}
-
-impl Received for Subscription {
-    fn reader(&self) -> &Reader {
-        &self.reader
-    }
-
-    fn deliver(&self, reply: Reply) -> Result<(), Loss> {
-        self.received.fetch_add(1, Ordering::Relaxed);
-        if self.subscriber.deliver(&reply) {
-            return Ok(());
-        }
-        Err(Loss::new(errors::unexpected(&reply)))
-    }
-
-    /// A message may arrive at any time.
-    fn is_awaited(&self) -> bool {
-        true
-    }
-}
-
-/// However the subscription ends: ends the task that reads it.
-struct EndOnDrop<'a>(&'a Subscription);
-
-impl Drop for EndOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.reader.end();
-    }
-}
-
 /// Returns a reply, unless it is an error.
 fn expect(reply: Reply, endpoint: &Endpoint, purpose: &str) -> Result<Reply, StoreError> {
     let Some(error) = errors::error_in(&reply) else { return Ok(reply) };
     Err(errors::of_greeting(format!("could not {purpose} {endpoint}: {error}"), error))
-}
-
-/// `granted owner:number fence fences lease-in-ms at key`, `lost owner key` or
-/// `sooner owner:number key`.
-pub(super) fn read(message: &str) -> Option<Wakeup> {
-    let words: Vec<_> = message.split(' ').collect();
-    match words[..] {
-        ["granted", entry, fence, fences, lease, at, key] => {
-            let grant = Grant {
-                fence: Fence::from_value(fence.parse().ok()?),
-                fences: fences.parse().ok()?,
-                lease: Duration::from_millis(lease.parse().ok()?),
-                at: Moment::from_micros(at.parse().ok()?),
-            };
-            Some(Wakeup::Granted { name: keys::name(key)?, entry: read_entry(entry)?, grant })
-        }
-        ["lost", owner, key] => {
-            Some(Wakeup::Lost { name: keys::name(key)?, owner: owner.parse().ok()? })
-        }
-        ["sooner", entry, key] => {
-            Some(Wakeup::Sooner { name: keys::name(key)?, entry: read_entry(entry)? })
-        }
-        _ => None,
-    }
-}
-
-/// An entry as the scripts write it.
-pub(super) fn read_entry(text: &str) -> Option<Entry> {
-    let (owner, number) = text.split_once(':')?;
-    Some(Entry { owner: owner.parse().ok()?, number: u64::from_str_radix(number, 16).ok()? })
 }

@@ -49,8 +49,13 @@ pub(super) struct Client {
     pub(super) phase: Phase,
     /// How often it may still renew, or ask again.
     pub(super) renewals_left: u8,
-    /// Nodes that were asked to take the entry back, and have not confirmed it.
+    /// The number of the entry at each node: another one after an end of it that may still arrive.
+    pub(super) numbers: [u8; NODES],
+    /// Nodes that were asked to take the entry back, and have not confirmed it; and the number that it had there.
     pub(super) giving_back: u8,
+    pub(super) given: [u8; NODES],
+    /// Nodes that were asked for that more than once: one of the requests may arrive after a confirmation.
+    pub(super) doubtful: u8,
     /// The last attempt was given up while it waited, so it may be retried.
     waited: bool,
 }
@@ -58,8 +63,8 @@ pub(super) struct Client {
 /// What follows from a step of a client.
 #[derive(Default)]
 pub(super) struct Steps {
-    /// Requests to nodes.
-    pub(super) sent: Vec<(usize, Request)>,
+    /// Requests to nodes, with the number of the entry.
+    pub(super) sent: Vec<(usize, u8, Request)>,
     /// The fence of a new grant.
     pub(super) granted: Option<u64>,
 }
@@ -79,7 +84,10 @@ impl Client {
             proposals,
             phase,
             renewals_left,
+            numbers: [0; NODES],
             giving_back: 0,
+            given: [0; NODES],
+            doubtful: 0,
             waited: false,
         }
     }
@@ -115,7 +123,7 @@ impl Client {
     /// Begins an attempt.
     pub(super) fn acquire(&mut self, waits: bool, now: u8) -> Steps {
         self.attempt += 1;
-        self.giving_back = 0;
+        (self.giving_back, self.doubtful, self.numbers) = (0, 0, [0; NODES]);
         let proposal = self.proposals.next(None, self.calendar(now)).value();
         let candidate = Candidate::new(size(), Shape::mutex());
         self.phase = Phase::Wanting { candidate, proposal, waits };
@@ -133,9 +141,14 @@ impl Client {
             self.rounds[node] = self.last_round;
             let (fence, waits) = (*proposal, *waits);
             let request = Request::Acquire { fence, waits, is_repair: false, lease: LONGEST };
-            steps.sent.push((node, request));
+            steps.sent.push((node, self.numbers[node], request));
         }
         steps
+    }
+
+    /// Whether an answer of a node confirms the end that is awaited.
+    pub(super) fn is_ending(&self, node: usize, number: u8) -> bool {
+        self.giving_back & (1 << node) != 0 && self.given[node] == number
     }
 
     /// Asks all nodes again, as a waiter does from time to time.
@@ -150,37 +163,46 @@ impl Client {
         self.phase == Phase::Idle && self.attempt > 0 && self.waited && self.renewals_left > 0
     }
 
-    /// Asks for the same entry again, as a waiter does whose attempt has failed. A node that has not confirmed that the
-    /// last one ended is not asked.
-    pub(super) fn retry(&mut self, now: u8) -> Steps {
+    /// Asks for the same entry again, as a waiter does whose attempt has failed. Where an end of it may still arrive, it has
+    /// another number.
+    pub(super) fn retry(&mut self, now: u8, naive: Option<Naive>) -> Steps {
         self.renewals_left -= 1;
         let proposal = self.proposals.next(None, self.calendar(now)).value();
-        let mut candidate = Candidate::new(size(), Shape::mutex());
-        let is_ending = self.giving_back;
-        for node in (0..NODES).filter(|node| is_ending & (1 << node) != 0) {
-            candidate.answer(node, Claim::Silent { is_unknown: true });
+        let candidate = Candidate::new(size(), Shape::mutex());
+        for node in 0..NODES {
+            let may_end = (self.giving_back | self.doubtful) & (1 << node) != 0;
+            if may_end && naive != Some(Naive::SameNumber) {
+                self.numbers[node] += 1;
+            }
         }
+        (self.giving_back, self.doubtful) = (0, 0);
         self.phase = Phase::Wanting { candidate, proposal, waits: true };
-        self.ask((0..NODES).filter(move |node| is_ending & (1 << node) == 0), now)
+        self.ask(0..NODES, now)
     }
 
     /// Asks all nodes to end the entry, and stops (I6). The calls may be lost.
     pub(super) fn give_up(&mut self) -> Steps {
         self.waited = matches!(self.phase, Phase::Wanting { waits: true, .. });
         self.phase = Phase::Idle;
-        self.giving_back = (1 << NODES) - 1;
+        (self.giving_back, self.given) = ((1 << NODES) - 1, self.numbers);
         self.start_round();
-        Steps { sent: (0..NODES).map(|node| (node, Request::Cancel)).collect(), granted: None }
+        Steps { sent: self.to_all(Request::Cancel), granted: None }
+    }
+
+    fn to_all(&self, request: Request) -> Vec<(usize, u8, Request)> {
+        (0..NODES).map(|node| (node, self.numbers[node], request)).collect()
     }
 
     /// Gives back the nodes that it has, if they are too few.
-    pub(super) fn give_back_minority(&mut self, now: u8) -> Steps {
+    pub(super) fn give_back_minority(&mut self, now: u8, naive: Option<Naive>) -> Steps {
         let Phase::Wanting { candidate, .. } = &mut self.phase else { return Steps::default() };
         let mut steps = Steps::default();
         for node in candidate.minority(seconds(now)) {
             candidate.give_back(node);
             self.giving_back |= 1 << node;
-            steps.sent.push((node, Request::Cancel));
+            self.given[node] = self.numbers[node];
+            steps.sent.push((node, self.numbers[node], Request::Cancel));
+            self.numbers[node] += u8::from(naive != Some(Naive::SameNumber));
         }
         steps
     }
@@ -192,8 +214,7 @@ impl Client {
         if let Phase::Holding { renewal, .. } = &mut self.phase {
             *renewal = Some((confirmation, seconds(now)));
         }
-        let renew = Request::Renew { commit: None };
-        Steps { sent: (0..NODES).map(|node| (node, renew)).collect(), granted: None }
+        Steps { sent: self.to_all(Request::Renew { commit: None }), granted: None }
     }
 
     /// Handles an answer, or a message.
@@ -276,8 +297,7 @@ impl Client {
         let confirmation = Confirmation::new(size(), candidate.needed(), seconds(now));
         self.phase = Phase::Committing { confirmation, fence, sent: seconds(now) };
         self.start_round();
-        let renew = Request::Renew { commit: Some(fence) };
-        Steps { sent: (0..NODES).map(|node| (node, renew)).collect(), granted: None }
+        Steps { sent: self.to_all(Request::Renew { commit: Some(fence) }), granted: None }
     }
 
     fn hold(&mut self, fence: u64, deadline: Moment) -> Steps {
@@ -289,6 +309,7 @@ impl Client {
     /// An answer to a renewal. A hold whose deadline has passed is lost for good; nodes that lost it are repaired.
     fn confirmed(&mut self, node: usize, answer: Answer, now: u8, naive: Option<Naive>) -> Steps {
         let recreates = naive == Some(Naive::RepairWithoutProof);
+        let numbers = self.numbers;
         let Phase::Holding { fence, deadline, renewal: Some((confirmation, sent)) } =
             &mut self.phase
         else {
@@ -296,7 +317,8 @@ impl Client {
         };
         note_ack(confirmation, node, answer, naive);
         let repair = |node, lease| {
-            (node, Request::Acquire { fence: *fence, waits: false, is_repair: true, lease })
+            let request = Request::Acquire { fence: *fence, waits: false, is_repair: true, lease };
+            (node, numbers[node], request)
         };
         let mut steps = Steps::default();
         if recreates && answer == Answer::NotHeld {

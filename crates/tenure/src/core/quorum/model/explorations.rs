@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
+use super::prelude::Prelude;
 use super::walk::Walk;
-use super::{Bounds, LONGEST, Naive, Prelude, Quorum};
+use super::{Bounds, LONGEST, Naive, Quorum};
 
 /// Clients that do not wait; they renew, and repair nodes.
 const ATTEMPTS: Bounds = Bounds {
@@ -142,4 +143,12 @@ fn a_message_must_be_younger_than_an_answer() {
         Prelude::Deliver(1, &[0, 1]),
     ];
     find_after(prelude, Naive::AnyMessage, Bounds { restarts: 0, repeats: 0, ..QUEUE });
+}
+
+/// A waiter asks again after its attempt has failed, and then the end of that arrives at a node that has granted the next one.
+#[test]
+fn an_entry_that_may_end_has_another_number() {
+    let prelude = vec![Prelude::Acquire(0), Prelude::Deliver(0, &[0])];
+    let bounds = Bounds { clients: 2, restarts: 0, repeats: 1, ..QUEUE };
+    find_after(prelude, Naive::SameNumber, bounds);
 }

@@ -1,8 +1,8 @@
 //! A model of clients and nodes, explored state by state: the votes are counted by the real code, and everything that a
 //! network, a clock and a crash can do happens at every point.
 //!
-//! - Messages are delayed, lost, repeated and reordered. (Only a request to end an entry is not repeated once it was
-//!   confirmed, because no client sends it again then.)
+//! - Messages are delayed, lost, repeated and reordered. A request to end an entry is repeated until it was confirmed, and
+//!   each copy may arrive at any time after that.
 //! - Time passes between any two steps, so leases end at any point; a client may give up or crash at any point.
 //! - Nodes restart at any point, with their data or without.
 //!
@@ -11,6 +11,7 @@
 mod client;
 mod explorations;
 mod node;
+mod prelude;
 mod walk;
 
 use std::collections::BTreeSet;
@@ -20,6 +21,7 @@ use stateright::{Model, Property};
 
 use self::client::{Client, NODES, Phase, Steps};
 use self::node::{Answer, Node, Owner, Request};
+use self::prelude::Prelude;
 use crate::core::moment::Moment;
 
 /// All leases, in seconds.
@@ -54,6 +56,8 @@ enum Naive {
     NoCommit,
     /// The message of a hand-over counts, whatever the node has answered before.
     AnyMessage,
+    /// An entry that is asked for again has the same number, although an end of it may still arrive.
+    SameNumber,
 }
 
 impl Naive {
@@ -95,16 +99,6 @@ struct Quorum {
     prelude: Vec<Prelude>,
 }
 
-/// A step that leads to where an exploration begins.
-#[derive(Clone, Copy, Debug)]
-enum Prelude {
-    Acquire(usize),
-    /// All messages between a client and some nodes are delivered.
-    Deliver(usize, &'static [usize]),
-    Ticks(u8),
-    Restart(usize),
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
     now: u8,
@@ -123,6 +117,8 @@ struct World {
 struct Message {
     node: usize,
     owner: Owner,
+    /// The number of the entry at this node.
+    number: u8,
     round: u8,
     /// When the request was sent, by the client's clock.
     sent: u8,
@@ -172,7 +168,7 @@ impl Model for Quorum {
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
         for message in &world.messages {
             actions.push(Action::Deliver(*message));
-            if world.repeats > 0 && message.is_repeated() {
+            if world.repeats > 0 && world.may_repeat(message) {
                 actions.push(Action::Repeat(*message));
             }
         }
@@ -196,6 +192,10 @@ impl Model for Quorum {
             }
             Action::Repeat(message) => {
                 next.repeats -= 1;
+                if message.body == Body::Request(Request::Cancel) {
+                    let client = usize::from(message.owner.client);
+                    next.clients[client].doubtful |= 1 << message.node;
+                }
                 self.deliver(&mut next, message);
             }
             Action::Acquire(client) => {
@@ -203,7 +203,7 @@ impl Model for Quorum {
                 next.follow(client, steps);
             }
             Action::Retry(client) => {
-                let steps = next.clients[client].retry(world.now);
+                let steps = next.clients[client].retry(world.now, self.naive);
                 next.follow(client, steps);
             }
             Action::AskAgain(client) => {
@@ -219,7 +219,7 @@ impl Model for Quorum {
                 next.follow(client, steps);
             }
             Action::GiveBackMinority(client) => {
-                let steps = next.clients[client].give_back_minority(world.now);
+                let steps = next.clients[client].give_back_minority(world.now, self.naive);
                 next.follow(client, steps);
             }
             Action::Restart(node, fault) => {
@@ -253,23 +253,6 @@ impl Model for Quorum {
 }
 
 impl Quorum {
-    fn lead(&self, mut world: World, step: Prelude) -> World {
-        let mut act = |action| world = self.next_state(&world, action).unwrap_or(world.clone());
-        match step {
-            Prelude::Acquire(client) => act(Action::Acquire(client)),
-            Prelude::Restart(node) => act(Action::Restart(node, Fault::DataLoss)),
-            Prelude::Ticks(count) => (0..count).for_each(|_| act(Action::Tick)),
-            Prelude::Deliver(client, nodes) => loop {
-                let is_meant = |it: &&Message| {
-                    usize::from(it.owner.client) == client && nodes.contains(&it.node)
-                };
-                let Some(message) = world.messages.iter().find(is_meant).copied() else { break };
-                world = self.next_state(&world, Action::Deliver(message)).unwrap_or(world);
-            },
-        }
-        world
-    }
-
     fn actions_of(&self, client: usize, it: &Client, now: u8, actions: &mut Vec<Action>) {
         match &it.phase {
             Phase::Idle => {
@@ -303,23 +286,25 @@ impl Quorum {
 
     /// A request reaches its node, or an answer its client.
     fn deliver(&self, world: &mut World, message: Message) {
-        let Message { node, owner, round, sent, body } = message;
+        let Message { node, owner, number, round, sent, body } = message;
         match body {
             Body::Request(request) => {
                 let (answer, woken) =
-                    world.nodes[node].perform(owner, request, world.now, self.naive);
+                    world.nodes[node].perform((owner, number), request, world.now, self.naive);
                 world.messages.insert(Message { body: Body::Answer(answer), ..message });
-                if let Some((owner, granted)) = woken {
+                if let Some(((owner, number), granted)) = woken {
                     let body = Body::Answer(granted);
-                    world.messages.insert(Message { node, owner, round: 0, sent: 0, body });
+                    world.messages.insert(Message { node, owner, number, round: 0, sent: 0, body });
                 }
             }
             Body::Answer(answer) => {
                 let client = usize::from(owner.client);
                 let it = &mut world.clients[client];
-                let is_message = matches!(answer, Answer::HandedOver { .. });
-                let is_current =
-                    is_message || answer == Answer::Cancelled || it.awaits(round, node);
+                let is_current = match answer {
+                    Answer::HandedOver { .. } => it.numbers[node] == number,
+                    Answer::Cancelled => it.is_ending(node, number),
+                    _ => it.awaits(round, node),
+                };
                 if it.owner() == owner && is_current {
                     let steps = it.receive(node, sent, answer, world.now, self.naive);
                     world.follow(client, steps);
@@ -337,15 +322,22 @@ impl World {
     fn follow(&mut self, client: usize, steps: Steps) {
         let rounds = self.clients[client].rounds;
         let owner = self.clients[client].owner();
-        for (node, request) in steps.sent {
+        for (node, number, request) in steps.sent {
             let body = Body::Request(request);
             let (round, sent) = (rounds[node], self.now);
-            self.messages.insert(Message { node, owner, round, sent, body });
+            self.messages.insert(Message { node, owner, number, round, sent, body });
         }
         if let Some(fence) = steps.granted {
             self.is_ordered &= fence > self.largest;
             self.largest = self.largest.max(fence);
         }
+    }
+
+    /// A request to end an entry is sent again while it is not confirmed.
+    fn may_repeat(&self, message: &Message) -> bool {
+        let client = &self.clients[usize::from(message.owner.client)];
+        message.body != Body::Request(Request::Cancel)
+            || client.owner() == message.owner && client.is_ending(message.node, message.number)
     }
 
     /// Removes messages without effect: they only multiply the states. These are answers that no client handles, and
@@ -354,20 +346,25 @@ impl World {
         let (clients, nodes) = (&self.clients, &self.nodes);
         let is_acquire = |it: &&Message| matches!(it.body, Body::Request(Request::Acquire { .. }));
         let acquires: BTreeSet<_> =
-            self.messages.iter().filter(is_acquire).map(|it| (it.node, it.owner)).collect();
+            self.messages.iter().filter(is_acquire).map(|it| (it.node, it.entry())).collect();
         self.messages.retain(|message| {
             let client = &clients[usize::from(message.owner.client)];
             match message.body {
                 Body::Request(Request::Cancel) => {
-                    let Message { node, owner, .. } = *message;
-                    let is_awaited =
-                        client.owner() == owner && client.giving_back & (1 << node) != 0;
-                    is_awaited || nodes[node].has(owner) || acquires.contains(&(node, owner))
+                    let Message { node, owner, number, .. } = *message;
+                    let is_awaited = client.owner() == owner && client.is_ending(node, number);
+                    let entry = message.entry();
+                    // A naive client asks for the same entry later.
+                    let may_come = client.owner() == owner && client.numbers[node] == number;
+                    is_awaited
+                        || may_come
+                        || nodes[node].has(entry)
+                        || acquires.contains(&(node, entry))
                 }
                 Body::Request(_) => true,
                 Body::Answer(answer) => {
                     let is_wanted = match answer {
-                        Answer::Cancelled => client.giving_back & (1 << message.node) != 0,
+                        Answer::Cancelled => client.is_ending(message.node, message.number),
                         Answer::HandedOver { .. } => {
                             matches!(client.phase, Phase::Wanting { .. }) || client.can_retry()
                         }
@@ -381,7 +378,7 @@ impl World {
 }
 
 impl Message {
-    fn is_repeated(&self) -> bool {
-        !matches!(self.body, Body::Request(Request::Cancel))
+    fn entry(&self) -> (Owner, u8) {
+        (self.owner, self.number)
     }
 }

@@ -37,26 +37,31 @@ pub(super) enum Answer {
     NotHeld,
     Cancelled,
     Quarantined,
-    /// A message that no request asked for.
+    /// A message that no request asked for, about the entry with its number.
     HandedOver {
         fence: u64,
         at: u8,
     },
 }
 
+/// An entry that the lock was handed over to, and the message for its client.
+pub(super) type Woken = ((Owner, u8), Answer);
+
 /// The state of a node. Times are seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Node {
     last: u64,
     holder: Option<Holder>,
-    /// By (proposal, owner).
-    queue: Vec<(u64, Owner)>,
+    /// By (proposal, owner), with the number of the entry.
+    queue: Vec<(u64, Owner, u8)>,
     quarantined_until: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Holder {
     owner: Owner,
+    /// The numbers of its entries, one bit each.
+    entries: u8,
     fence: u64,
     until: u8,
 }
@@ -72,19 +77,20 @@ impl Node {
     }
 
     /// Whether an entry holds the lock here, or waits for it.
-    pub(super) fn has(&self, owner: Owner) -> bool {
-        let is_holder = self.holder.is_some_and(|holder| holder.owner == owner);
-        is_holder || self.queue.iter().any(|(_, waiter)| *waiter == owner)
+    pub(super) fn has(&self, (owner, number): (Owner, u8)) -> bool {
+        let holds = |it: Holder| it.owner == owner && it.entries & (1 << number) != 0;
+        let is_waiter = |it: &(u64, Owner, u8)| (it.1, it.2) == (owner, number);
+        self.holder.is_some_and(holds) || self.queue.iter().any(is_waiter)
     }
 
     /// Performs a request. Returns the answer, and the waiter that the lock was handed over to.
     pub(super) fn perform(
         &mut self,
-        owner: Owner,
+        (owner, number): (Owner, u8),
         request: Request,
         now: u8,
         naive: Option<Naive>,
-    ) -> (Answer, Option<(Owner, Answer)>) {
+    ) -> (Answer, Option<Woken>) {
         if now < self.quarantined_until {
             return (Answer::Quarantined, None);
         }
@@ -93,18 +99,21 @@ impl Node {
             && self.holder.is_none()
             && fence >= self.last
         {
-            self.queue.retain(|(_, it)| *it != owner);
-            return (self.grant(owner, fence, lease, now), None);
+            self.dequeue((owner, number));
+            return (self.grant((owner, number), fence, lease, now), None);
         }
         let before = self.hand_over(now);
         let answer = match request {
             Request::Acquire { fence, waits, lease, .. } => {
-                self.acquire(owner, fence, waits, lease, now, naive)
+                self.acquire((owner, number), (fence, waits, lease), now, naive)
             }
             Request::Renew { commit } => self.renew(owner, commit, now),
             Request::Cancel => {
-                self.queue.retain(|(_, it)| *it != owner);
-                self.holder.take_if(|holder| holder.owner == owner);
+                self.dequeue((owner, number));
+                if let Some(holder) = self.holder.as_mut().filter(|it| it.owner == owner) {
+                    holder.entries &= !(1 << number);
+                }
+                self.holder.take_if(|holder| holder.entries == 0);
                 Answer::Cancelled
             }
         };
@@ -113,18 +122,17 @@ impl Node {
 
     fn acquire(
         &mut self,
-        owner: Owner,
-        fence: u64,
-        waits: bool,
-        lease: u8,
+        (owner, number): (Owner, u8),
+        (fence, waits, lease): (u64, bool, u8),
         now: u8,
         naive: Option<Naive>,
     ) -> Answer {
         if let Some(holder) = self.holder.as_mut().filter(|holder| holder.owner == owner) {
+            holder.entries |= 1 << number;
             holder.until = holder.until.max(now + lease);
             return Answer::Granted { fence: holder.fence, lease, at: now };
         }
-        if self.queue.iter().any(|(_, it)| *it == owner) {
+        if self.has((owner, number)) {
             return Answer::Queued { at: now };
         }
         if self.holder.is_none() && self.queue.is_empty() {
@@ -132,12 +140,12 @@ impl Node {
                 return Answer::Outdated { last };
             }
             let counted = if naive == Some(Naive::Counters) { self.last + 1 } else { fence };
-            return self.grant(owner, counted, lease, now);
+            return self.grant((owner, number), counted, lease, now);
         }
         if !waits {
             return Answer::Busy;
         }
-        self.queue.push((fence, owner));
+        self.queue.push((fence, owner, number));
         self.queue.sort_unstable();
         Answer::Queued { at: now }
     }
@@ -157,9 +165,13 @@ impl Node {
         (fence <= last).then_some(last)
     }
 
-    fn grant(&mut self, owner: Owner, fence: u64, lease: u8, now: u8) -> Answer {
+    fn dequeue(&mut self, (owner, number): (Owner, u8)) {
+        self.queue.retain(|it| (it.1, it.2) != (owner, number));
+    }
+
+    fn grant(&mut self, (owner, number): (Owner, u8), fence: u64, lease: u8, now: u8) -> Answer {
         self.last = self.last.max(fence);
-        self.holder = Some(Holder { owner, fence, until: now + lease });
+        self.holder = Some(Holder { owner, entries: 1 << number, fence, until: now + lease });
         Answer::Granted { fence, lease, at: now }
     }
 
@@ -177,15 +189,15 @@ impl Node {
         self.holder.take_if(|holder| holder.until <= now);
     }
 
-    fn hand_over(&mut self, now: u8) -> Option<(Owner, Answer)> {
+    fn hand_over(&mut self, now: u8) -> Option<Woken> {
         if self.holder.is_some() || self.queue.is_empty() {
             return None;
         }
-        let (proposal, owner) = self.queue.remove(0);
+        let (proposal, owner, number) = self.queue.remove(0);
         let mut fences = Fences::after(self.last);
         let (fence, _) = fences.reserve(1, Some(Fence::from_value(proposal)), seconds(now));
         let fence = fence.value();
-        self.grant(owner, fence, CLAIM, now);
-        Some((owner, Answer::HandedOver { fence, at: now }))
+        self.grant((owner, number), fence, CLAIM, now);
+        Some(((owner, number), Answer::HandedOver { fence, at: now }))
     }
 }

@@ -114,7 +114,8 @@ impl<S: Subject> Checker<S> {
         ensure(is_granted || !must_repair, "a holder was refused the repair of its hold")?;
         account.bury_dead(self.now.clock);
         let is_next = account.place(request) == 0;
-        let later = proposals::served_after(request, &outcome, is_next, &mut effects);
+        let later =
+            proposals::served_after(request, &outcome, is_next, self.now.wall, &mut effects);
         self.hear(lock, effects)?;
         let (now, entry) = (self.now.clock, request.entry);
         let account = self.accounts.entry(lock).or_default();
@@ -283,7 +284,8 @@ impl<S: Subject> Checker<S> {
                     ensure(first == Some(entry), "another than the first waiter was notified")?;
                     continue;
                 }
-                Wakeup::Missed | Wakeup::MissedIn(_) => continue,
+                Wakeup::Freed { .. } => return Err("a table has a queue".into()),
+                Wakeup::Missed | Wakeup::MissedIn(_) | Wakeup::Returned => continue,
             };
             let until = now + grant.lease;
             if let Some(hold) = account.hold_of(entry.owner) {

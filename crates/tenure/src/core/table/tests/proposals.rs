@@ -22,12 +22,18 @@ pub(super) fn served_after(
     request: &AcquireRequest,
     outcome: &Acquired,
     is_next: bool,
+    wall: Moment,
     effects: &mut Effects,
 ) -> Effects {
     let (Some(proposal), Acquired::Granted(granted)) = (request.proposal, outcome) else {
         return Effects::new();
     };
-    if !(proposal.is_repair || is_next) || granted.fence != proposal.fence {
+    // A proposal that is too far ahead is not granted on the spot: if the fences are equal, its owner had waited without one,
+    // and the last fence was as far ahead, because the clock was set back.
+    if !(proposal.is_repair || is_next)
+        || granted.fence != proposal.fence
+        || is_ahead(proposal.fence, wall)
+    {
         return Effects::new();
     }
     let is_later = |(_, wakeup): &(ClientId, Wakeup)| match wakeup {

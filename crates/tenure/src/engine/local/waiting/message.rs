@@ -35,7 +35,10 @@ pub(crate) fn encode(wakeup: &Wakeup) -> Vec<u8> {
             out.entry(*entry);
             out.finish()
         }
-        Wakeup::Missed | Wakeup::MissedIn(_) => Writer::with_tag(MISSED).finish(),
+        // Only an engine without a queue reports that a lock is free, and only one that can be unreachable that it is back.
+        Wakeup::Missed | Wakeup::MissedIn(_) | Wakeup::Returned | Wakeup::Freed { .. } => {
+            Writer::with_tag(MISSED).finish()
+        }
     }
 }
 

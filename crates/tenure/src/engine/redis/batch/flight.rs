@@ -1,5 +1,6 @@
 //! A call in flight, until its operations are answered, sent again or put back.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::call::Call;
@@ -7,8 +8,8 @@ use super::super::errors::may_be_about_one;
 use super::super::link::{Link, closed};
 use super::super::redirect::{self, Redirect};
 use super::super::resp::Reply;
-use super::super::routes::Routes;
 use super::super::scripts::Script;
+use super::super::topics::Topic;
 use super::Batcher;
 use super::flights::FlightId;
 use super::gathered::{Asks, Waiting};
@@ -80,11 +81,9 @@ impl Flight {
     pub(super) fn answer(mut self, result: Result<Reply, StoreError>) {
         let batch = std::mem::take(&mut self.batch);
         self.end();
-        let hears = match &self.batcher.routes {
-            Routes::One(_) => true,
-            Routes::Cluster(cluster) => cluster.hears(self.slot),
-        };
-        let Rest { again, unheard } = distribute(batch, result, hears);
+        let Batcher { routes, client, .. } = &*self.batcher;
+        let unheard = |item: &dyn Item| routes.unheard(client, item.name(), item.kind());
+        let Rest { again, unheard } = distribute(batch, result, unheard);
         self.continue_with(again);
         self.hold_back(unheard);
     }
@@ -153,21 +152,30 @@ impl Flight {
         refuse(late);
     }
 
-    /// Holds back acquires that have begun to wait in a slot of a cluster whose wake-ups do not arrive yet; they are sent
-    /// again when they do, and so learn of a grant that was published before.
-    fn hold_back(&self, items: Batch) {
-        let Routes::Cluster(cluster) = &self.batcher.routes else { return };
+    /// Holds back acquires that have begun to wait where wake-ups do not arrive yet; they are sent again when they do, and
+    /// so learn of a grant or a release that was published before.
+    fn hold_back(&self, items: Vec<(Box<dyn Item>, Topic)>) {
         if items.is_empty() {
             return;
         }
+        let mut late = Batch::new();
+        let mut by_topic: BTreeMap<Topic, Batch> = BTreeMap::new();
         let mut gathered = lock(&self.batcher.gathered);
-        let (late, items): (Batch, Batch) =
-            items.into_iter().partition(|item| gathered.is_given_up(&**item, self.id));
-        items.iter().for_each(|item| gathered.hold_back(&**item));
+        for (item, topic) in items {
+            if gathered.is_given_up(&*item, self.id) {
+                late.push(item);
+            } else {
+                gathered.hold_back(&*item);
+                by_topic.entry(topic).or_default().push(item);
+            }
+        }
         drop(gathered);
         refuse(late);
-        let batcher = self.batcher.clone();
-        cluster.wait_in(self.slot, Box::new(move || batcher.send_held_back(items)));
+        for (topic, items) in by_topic {
+            let batcher = self.batcher.clone();
+            let heard = Box::new(move || batcher.send_held_back(items));
+            self.batcher.routes.wait_in(topic, heard);
+        }
     }
 
     /// The call is no longer in flight: sends the calls that have waited for it.

@@ -10,7 +10,9 @@ use super::super::link::closed;
 use super::super::resp::{Command, Reply};
 use super::super::routes::MOST_REDIRECTS;
 use super::super::scripts::Script;
+use super::super::topics::Topic;
 use crate::core::name::LockName;
+use crate::core::shape::Kind;
 use crate::engine::{Answer, CancelRequest};
 use crate::error::StoreError;
 use crate::foreign;
@@ -48,6 +50,11 @@ pub(in crate::engine::redis) trait Batched: Send + 'static {
         false
     }
 
+    /// The kind of lock that it may have to wait for.
+    fn kind(&self) -> Kind {
+        Kind::Mutex
+    }
+
     /// Whether the plain case of its script may perform it.
     fn is_plain(&self) -> bool {
         false
@@ -74,6 +81,8 @@ pub(super) trait Item: Send {
     fn hands_over(&self) -> bool;
     /// The owner whose entry it is about.
     fn owner(&self) -> Owner;
+    /// The kind of lock that it may have to wait for.
+    fn kind(&self) -> Kind;
     /// Whether the plain case of its script may perform it.
     fn is_plain(&self) -> bool;
     /// The slot of its lock.
@@ -143,6 +152,10 @@ impl<O: Batched> Item for Awaited<O> {
 
     fn owner(&self) -> Owner {
         self.operation.owner()
+    }
+
+    fn kind(&self) -> Kind {
+        self.operation.kind()
     }
 
     fn is_plain(&self) -> bool {
@@ -228,11 +241,15 @@ pub(super) struct Rest {
     /// The continuations of its operations.
     pub(super) again: Batch,
     /// Acquires that have begun to wait, and whose wake-ups do not arrive yet. They are not answered.
-    pub(super) unheard: Batch,
+    pub(super) unheard: Vec<(Box<dyn Item>, Topic)>,
 }
 
-/// Answers every operation of a call. `hears`: the wake-ups of its slot arrive.
-pub(super) fn distribute(batch: Batch, result: Result<Reply, StoreError>, hears: bool) -> Rest {
+/// Answers every operation of a call. `unheard` is the channel of an operation whose messages do not arrive yet.
+pub(super) fn distribute(
+    batch: Batch,
+    result: Result<Reply, StoreError>,
+    unheard: impl Fn(&dyn Item) -> Option<Topic>,
+) -> Rest {
     let mut lines = result.as_ref().map_err(StoreError::clone).and_then(lines);
     let mut rest = Rest::default();
     for item in batch {
@@ -240,9 +257,10 @@ pub(super) fn distribute(batch: Batch, result: Result<Reply, StoreError>, hears:
             Ok(lines) => Ok(lines.next()),
             Err(error) => Err(&*error),
         };
-        match line {
-            Ok(Some(line)) if !hears && item.begins_to_wait(line) => rest.unheard.push(item),
-            line => rest.again.extend(item.complete(line)),
+        let waits = matches!(line, Ok(Some(line)) if item.begins_to_wait(line));
+        match waits.then(|| unheard(&*item)).flatten() {
+            Some(topic) => rest.unheard.push((item, topic)),
+            None => rest.again.extend(item.complete(line)),
         }
     }
     rest
@@ -250,7 +268,7 @@ pub(super) fn distribute(batch: Batch, result: Result<Reply, StoreError>, hears:
 
 /// Answers every operation of a call with an error.
 pub(super) fn fail(batch: Batch, error: StoreError) {
-    drop(distribute(batch, Err(error), true));
+    drop(distribute(batch, Err(error), |_| None));
 }
 
 /// The lines of an answer, after the first, which identifies the call.

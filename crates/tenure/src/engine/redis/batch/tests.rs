@@ -10,8 +10,9 @@ use crate::core::shape::Shape;
 use crate::engine::redis::address::Address;
 use crate::engine::redis::node::{Node, Setup};
 use crate::engine::redis::pace::Pace;
+use crate::engine::redis::protocol::Protocol;
 use crate::engine::redis::resp::Reply;
-use crate::engine::redis::shards::Scope;
+use crate::engine::redis::topics::Scope;
 use crate::engine::{AcquireRequest, CancelRequest, ReleaseOutcome, ReleaseRequest};
 use crate::error::StoreError;
 use crate::info::About;
@@ -24,6 +25,7 @@ fn batcher() -> Arc<Batcher> {
         client: "client".into(),
         retention: RETENTION,
         marker: None,
+        protocol: Protocol::Tenure,
         runtime: None,
         io: runtime.handle().clone(),
         wakeups: Arc::default(),

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::super::address::HostPort;
 use super::super::resp::Command;
-use super::view::View;
+use super::view::{NodeId, View};
 use super::{Cluster, Node};
 use crate::owner::unique_number;
 use crate::sync::lock;
@@ -25,7 +25,7 @@ const SPARE: usize = 1;
 
 impl Cluster {
     /// Whether the other primaries still name a node as one; none if too few of them answer.
-    pub(super) async fn is_still_named(&self, at: &HostPort) -> Option<bool> {
+    pub(super) async fn is_still_named(&self, at: &HostPort, id: Option<&NodeId>) -> Option<bool> {
         let mut others = self.others(at);
         let needed = needed(others.len() + 1);
         // Not always the same ones, if there are many.
@@ -42,7 +42,7 @@ impl Cluster {
             let mut answered = 0;
             while answered < needed {
                 match asking.join_next().await? {
-                    Ok(Some(view)) if view.is_owner(at) => answered += 1,
+                    Ok(Some(view)) if view.is_owner(at, id) => answered += 1,
                     Ok(Some(_)) => return Some(false),
                     _ => {}
                 }
@@ -51,6 +51,11 @@ impl Cluster {
         };
         let time = ANSWER_TIME + self.round_trip() * 2;
         tokio::time::timeout(time, counting).await.ok().flatten()
+    }
+
+    /// Whether a node alone has slots.
+    pub(super) fn has_no_other_primary(&self, at: &HostPort) -> bool {
+        self.others(at).is_empty()
     }
 
     /// A node may have been replaced: asks for the map of slots.

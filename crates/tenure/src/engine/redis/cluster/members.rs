@@ -1,6 +1,6 @@
 //! The nodes of a cluster, and what they say about it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
@@ -15,7 +15,8 @@ use super::super::resp::{Command, Reply};
 use super::super::tls::Trust;
 use super::Cluster;
 use super::presence::Presence;
-use super::view::View;
+use super::union;
+use super::view::{NodeId, View};
 use crate::error::StoreError;
 use crate::owner::unique_number;
 use crate::sync::lock;
@@ -37,8 +38,8 @@ pub(in super::super) struct Members {
     listed: Vec<HostPort>,
     login: Login,
     trust: Option<Trust>,
-    /// The nodes that the last answers have named.
-    known: Mutex<BTreeSet<HostPort>>,
+    /// The nodes that the last answers have named. One may have several addresses.
+    known: Mutex<BTreeMap<HostPort, NodeId>>,
     /// The I/O thread's runtime, and the client's connections.
     confirming: OnceLock<(Handle, Weak<Cluster>)>,
 }
@@ -69,31 +70,43 @@ impl Members {
         self.confirming.get().map(|(io, _)| io)
     }
 
+    /// The id of the node with an address, if the last answers have named it.
+    pub(super) fn id_of(&self, at: &HostPort) -> Option<NodeId> {
+        lock(&self.known).get(at).cloned()
+    }
+
     /// Asks several nodes at once for their views, and others if none of these answers. Some of the nodes may be down.
     ///
     /// # Errors
-    /// When none of them answers.
+    /// When none of them answers, or their clusters differ.
     pub(super) async fn views(self: &Arc<Self>) -> Result<Vec<View>, StoreError> {
-        let mut result = Err(StoreError::refused(format!("no node of {self} answers")));
+        let mut failed = StoreError::refused(format!("no node of {self} answers"));
         for some in self.candidates().chunks(MOST_ASKED) {
-            result = self.views_of(some).await;
-            if let Ok(views) = &result {
-                self.remember(views);
-                break;
+            match self.views_of(some).await {
+                Ok(views) => {
+                    let known = lock(&self.known).clone();
+                    let views = union::of_one_cluster(views, &known)?;
+                    *lock(&self.known) = views.iter().flat_map(|view| view.nodes.clone()).collect();
+                    return Ok(views);
+                }
+                Err(error) => failed = error,
             }
         }
-        result
+        Err(failed)
     }
 
     /// The views of some of these nodes; an error if none of them answers.
-    async fn views_of(self: &Arc<Self>, some: &[HostPort]) -> Result<Vec<View>, StoreError> {
+    async fn views_of(
+        self: &Arc<Self>,
+        some: &[HostPort],
+    ) -> Result<Vec<(HostPort, View)>, StoreError> {
         let mut asking = self.ask(some);
         let (mut views, mut failed) = (Vec::new(), None);
         let mut wait = ANSWER_TIME + OTHERS_TIME;
         while let Ok(Some(answer)) = tokio::time::timeout(wait, asking.join_next()).await {
             match answer {
-                Ok((_, Ok(view))) => {
-                    views.push(view);
+                Ok((at, Ok(view))) => {
+                    views.push((at, view));
                     wait = OTHERS_TIME;
                 }
                 Ok((_, Err(error))) => failed = Some(error),
@@ -108,15 +121,22 @@ impl Members {
     }
 
     /// Whether other nodes still name a node as a primary. It may have been replaced if too few of them answer.
-    pub(super) async fn is_still_owner(self: &Arc<Self>, at: &HostPort) -> bool {
+    pub(super) async fn is_still_owner(
+        self: &Arc<Self>,
+        at: &HostPort,
+        id: Option<&NodeId>,
+    ) -> bool {
         let cluster = self.confirming.get().and_then(|(_, cluster)| cluster.upgrade());
         let named = match &cluster {
-            Some(cluster) => cluster.is_still_named(at).await,
+            Some(cluster) => cluster.is_still_named(at, id).await,
             None => None,
         };
-        let is_owner = match named {
-            Some(is_owner) => is_owner,
-            None => self.is_named_by_most(at).await,
+        let is_owner = match (named, &cluster) {
+            (Some(is_owner), _) => is_owner,
+            (None, Some(cluster)) if cluster.has_no_other_primary(at) => {
+                !self.is_denied(at, id).await
+            }
+            (None, _) => self.is_named_by_most(at, id).await,
         };
         if !is_owner {
             cluster.iter().for_each(|cluster| cluster.note_doubt());
@@ -126,17 +146,13 @@ impl Members {
 
     /// Whether most of the other nodes, replicas among them, answer on new connections, and all of these say that a node
     /// has slots.
-    async fn is_named_by_most(self: &Arc<Self>, at: &HostPort) -> bool {
-        // Those of the URL may be gone for good.
-        let known = lock(&self.known).clone();
-        let mut others: Vec<_> = known.into_iter().filter(|it| it != at).collect();
-        rotate(&mut others);
-        others.truncate(MOST_ASKED);
+    async fn is_named_by_most(self: &Arc<Self>, at: &HostPort, id: Option<&NodeId>) -> bool {
+        let others = self.others(at, id);
         let mut asking = self.ask(&others);
         let mut answered = 0;
         while answered * 2 <= others.len() && !others.is_empty() {
             match asking.join_next().await {
-                Some(Ok((_, Ok(view)))) if view.is_owner(at) => answered += 1,
+                Some(Ok((_, Ok(view)))) if view.is_owner(at, id) => answered += 1,
                 Some(Ok((_, Ok(_)))) | None => return false,
                 Some(_) => {}
             }
@@ -144,12 +160,36 @@ impl Members {
         true
     }
 
+    /// Whether a replica says that the only primary has been replaced. No vote can do that, but an operator can
+    /// (`CLUSTER FAILOVER TAKEOVER`). So replicas that are down do not matter.
+    async fn is_denied(self: &Arc<Self>, at: &HostPort, id: Option<&NodeId>) -> bool {
+        let mut asking = self.ask(&self.others(at, id));
+        let denying = async {
+            while let Some(answer) = asking.join_next().await {
+                if matches!(answer, Ok((_, Ok(view))) if !view.is_owner(at, id)) {
+                    return true;
+                }
+            }
+            false
+        };
+        tokio::time::timeout(OTHERS_TIME, denying).await.unwrap_or(false)
+    }
+
+    /// Some of the other nodes that the cluster names, each under one address. Those of the URL may be gone for good.
+    fn others(&self, at: &HostPort, id: Option<&NodeId>) -> Vec<HostPort> {
+        let mut known: Vec<_> = lock(&self.known).clone().into_iter().collect();
+        rotate(&mut known);
+        let mut seen: BTreeSet<_> = id.into_iter().cloned().collect();
+        known.retain(|(it, other)| it != at && seen.insert(other.clone()));
+        known.into_iter().map(|(it, _)| it).take(MOST_ASKED).collect()
+    }
+
     /// Where nodes may be asked: those that the last answers have named, and then those of the URL.
     fn candidates(&self) -> Vec<HostPort> {
         let known = lock(&self.known).clone();
         let mut listed: Vec<_> =
-            self.listed.iter().filter(|it| !known.contains(it)).cloned().collect();
-        let mut all: Vec<_> = known.into_iter().collect();
+            self.listed.iter().filter(|it| !known.contains_key(it)).cloned().collect();
+        let mut all: Vec<_> = known.into_keys().collect();
         rotate(&mut all);
         rotate(&mut listed);
         all.append(&mut listed);
@@ -189,16 +229,10 @@ impl Members {
         };
         tokio::time::timeout(ANSWER_TIME, asking).await.unwrap_or_else(|_| slow())
     }
-
-    /// A node that no answer names any more is forgotten, unless the URL names it.
-    fn remember(&self, views: &[View]) {
-        let named = views.iter().flat_map(|view| &view.nodes).cloned();
-        *lock(&self.known) = named.collect();
-    }
 }
 
 /// So that not always the same ones are asked, if there are many.
-fn rotate(nodes: &mut [HostPort]) {
+fn rotate<T>(nodes: &mut [T]) {
     let first = unique_number() as usize % nodes.len().max(1);
     nodes.rotate_left(first);
 }

@@ -11,8 +11,8 @@
 //!   otherwise it is unknown (I6). This concerns late answers, and the first one after a silence. The messages of a node are
 //!   confirmed in the same way.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::super::address::{Endpoint, HostPort};
@@ -20,6 +20,7 @@ use super::super::errors;
 use super::super::late::Late;
 use super::super::wire::Done;
 use super::members::Members;
+use super::view::NodeId;
 use crate::clock;
 use crate::core::moment::Moment;
 use crate::error::StoreError;
@@ -33,6 +34,8 @@ const SLOW: Duration = Duration::from_millis(250);
 pub(in super::super) struct Presence {
     members: Arc<Members>,
     pub(in super::super) at: HostPort,
+    /// Its id, once it is known. Other nodes may name another address of it.
+    id: OnceLock<NodeId>,
     /// When the last request was sent whose answer counts, in microseconds; zero if there is none.
     proven: AtomicU64,
     late: Late<Unconfirmed>,
@@ -47,7 +50,8 @@ struct Unconfirmed {
 
 impl Presence {
     pub(super) fn new(members: Arc<Members>, at: HostPort) -> Self {
-        Self { members, at, proven: AtomicU64::new(0), late: Late::default() }
+        let (id, proven) = (OnceLock::new(), AtomicU64::new(0));
+        Self { members, at, id, proven, late: Late::default() }
     }
 
     /// Where the node listens.
@@ -103,6 +107,13 @@ impl Presence {
         self.proven.fetch_max(sent.as_micros(), Ordering::Relaxed);
     }
 
+    fn id(&self) -> Option<&NodeId> {
+        if let Some(id) = self.members.id_of(&self.at) {
+            let _ = self.id.set(id);
+        }
+        self.id.get()
+    }
+
     /// Asks the other nodes, once for all that waits.
     fn confirm(self: &Arc<Self>, unconfirmed: Unconfirmed) {
         let Some(io) = self.members.io() else { return (unconfirmed.use_it)(true) };
@@ -112,7 +123,8 @@ impl Presence {
         let presence = self.clone();
         drop(io.spawn(async move {
             while let Some(waiting) = presence.late.take() {
-                let is_confirmed = presence.members.is_still_owner(&presence.at).await;
+                let (at, id) = (&presence.at, presence.id());
+                let is_confirmed = presence.members.is_still_owner(at, id).await;
                 for Unconfirmed { sent, use_it } in waiting {
                     if is_confirmed {
                         sent.into_iter().for_each(|sent| presence.prove(sent));

@@ -1,6 +1,9 @@
 //! What one node says about the cluster: which node has which slots.
+//!
+//! A node may be known by several addresses: while host names are introduced node by node, some answer with names, others with
+//! addresses. Its id is the same everywhere.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::super::address::HostPort;
 use super::super::resp::Reply;
@@ -10,9 +13,12 @@ use super::super::slot::SLOTS;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct View {
     pub(super) ranges: Vec<Range>,
-    /// All nodes that have slots, or replicate them.
-    pub(super) nodes: BTreeSet<HostPort>,
+    /// The ids of all nodes that have slots, or replicate them, by their addresses.
+    pub(super) nodes: BTreeMap<HostPort, NodeId>,
 }
+
+/// The id of a node, which no other one has.
+pub(super) type NodeId = String;
 
 /// Consecutive slots of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,21 +42,32 @@ impl View {
             view.nodes.extend(replicas);
             // A node whose address is not known has slots that cannot be reached.
             let Some(owner) = read_node(owner, asked) else { continue };
-            view.nodes.insert(owner.clone());
-            view.ranges.push(Range { first: first as u16, last: last as u16, owner });
+            view.ranges.push(Range {
+                first: first as u16,
+                last: last as u16,
+                owner: owner.0.clone(),
+            });
+            view.nodes.extend([owner]);
         }
         Some(view)
     }
 
-    /// Whether a node has any slots.
-    pub(super) fn is_owner(&self, node: &HostPort) -> bool {
-        self.ranges.iter().any(|range| range.owner == *node)
+    /// Whether a node with this address, or this id, has any slots.
+    pub(super) fn is_owner(&self, node: &HostPort, id: Option<&NodeId>) -> bool {
+        let is_it = |at: &HostPort| at == node || id.is_some() && self.nodes.get(at) == id;
+        self.ranges.iter().any(|range| is_it(&range.owner))
+    }
+
+    /// Whether a node of another view, or of several, is in this one: then they are views of one cluster.
+    pub(super) fn is_about(&self, nodes: &BTreeMap<HostPort, NodeId>) -> bool {
+        nodes.values().any(|id| self.nodes.values().any(|it| it == id))
     }
 }
 
 /// `[host, port, id, [field, value, …]]`. No host, or an empty one, is that of the node that was asked; a question mark
-/// stands for a host name that is not set, and then there may be an address among the fields.
-fn read_node(reply: &Reply, asked: &HostPort) -> Option<HostPort> {
+/// stands for a host name that is not set, and then there may be an address among the fields. Without an id, the address is as
+/// good as one.
+fn read_node(reply: &Reply, asked: &HostPort) -> Option<(HostPort, NodeId)> {
     let parts = reply.array()?;
     let port = u16::try_from(parts.get(1)?.number()?).ok().filter(|port| *port != 0)?;
     let host = match parts.first()?.text().unwrap_or_default() {
@@ -58,7 +75,9 @@ fn read_node(reply: &Reply, asked: &HostPort) -> Option<HostPort> {
         "?" => field(parts.get(3)?, "ip")?,
         host => host.to_owned(),
     };
-    Some(HostPort { host, port })
+    let at = HostPort { host, port };
+    let id = parts.get(2).and_then(Reply::text).map_or_else(|| at.to_string(), str::to_owned);
+    Some((at, id))
 }
 
 fn field(fields: &Reply, name: &str) -> Option<String> {
@@ -77,7 +96,7 @@ mod tests {
 
     fn node(host: Reply, port: i64, fields: &[&str]) -> Reply {
         let fields = Reply::Array(fields.iter().map(|word| text(word)).collect());
-        Reply::Array(vec![host, Reply::Integer(port), text("id"), fields])
+        Reply::Array(vec![host, Reply::Integer(port), text(&format!("id-{port}")), fields])
     }
 
     fn row(first: i64, last: i64, nodes: Vec<Reply>) -> Reply {
@@ -99,8 +118,21 @@ mod tests {
         let view = View::read(&reply, &at("seed", 7000)).unwrap();
         let owners: Vec<_> = view.ranges.iter().map(|it| it.owner.to_string()).collect();
         assert_eq!(owners, ["10.0.0.1:7000", "seed:7002", "10.0.0.3:7003"]);
-        assert!(view.nodes.contains(&at("10.0.0.2", 7001)));
-        assert!(view.is_owner(&at("10.0.0.1", 7000)) && !view.is_owner(&at("10.0.0.2", 7001)));
+        assert_eq!(view.nodes[&at("10.0.0.2", 7001)], "id-7001");
+        let is_owner = |host, port| view.is_owner(&at(host, port), None);
+        assert!(is_owner("10.0.0.1", 7000) && !is_owner("10.0.0.2", 7001));
+    }
+
+    /// Host names were introduced node by node. A node that was known by its address was taken for one that had been replaced,
+    /// because others named it by its host.
+    #[test]
+    fn a_node_is_known_by_its_id_under_any_name() {
+        let rows = vec![row(0, 5, vec![node(text("a.example"), 7000, &[])])];
+        let view = View::read(&Reply::Array(rows), &at("seed", 7000)).unwrap();
+        let (address, id) = (at("10.0.0.1", 7000), "id-7000".to_owned());
+        assert!(view.is_owner(&address, Some(&id)) && !view.is_owner(&address, None));
+        assert!(view.is_about(&[(address.clone(), id)].into()));
+        assert!(!view.is_about(&[(address, "another".to_owned())].into()));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::Monitored;
 use crate::error::StoreError;
 
 /// How long one Sentinel may take to answer, connecting included. A majority of the others need not wait for it.
-const ANSWER_TIME: Duration = Duration::from_secs(1);
+pub(super) const ANSWER_TIME: Duration = Duration::from_secs(1);
 
 /// How long a subscription may be silent before the Sentinel is asked whether it is there.
 const PING_EVERY: Duration = Duration::from_secs(3);

@@ -11,6 +11,7 @@ use tenure_testkit::resp::Reply as Plain;
 
 use super::super::batch::{self, Batched, Common};
 use super::super::keys;
+use super::super::protocol::Protocol;
 use super::super::resp::{Command, Parser, Reply};
 use super::super::scripts::Script;
 use crate::core::moment::Moment;
@@ -116,7 +117,7 @@ impl Caller {
         let (seconds, rest) = ((micros / 1_000_000).to_string(), (micros % 1_000_000).to_string());
         self.command(&["MSET", CLOCK[0], &seconds, CLOCK[1], &rest]);
         let clock = format!("redis.call('MGET', '{}', '{}')", CLOCK[0], CLOCK[1]);
-        let script = script.on_node(self.marker.is_some());
+        let script = script.on_server(self.marker.is_some(), Protocol::Tenure);
         let mut text = script.text.replace("redis.call('TIME')", &clock);
         if self.is_plain_only {
             let (plain, _) = text.split_once(AFTER_PLAIN).expect("it has a plain case");

@@ -60,9 +60,8 @@ fn a_node_that_lost_its_data_is_quarantined_until_it_is_marked(server: &Server) 
         let options = || Options {
             about: About::this_process(),
             retention: Duration::from_secs(1),
-            runtime: None,
             quorum: Some(marker.clone()),
-            io: None,
+            ..Options::default()
         };
         let engine = RedisEngine::connect_as(&server.url(), options()).await.unwrap();
         assert_eq!(

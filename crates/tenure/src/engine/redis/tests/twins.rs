@@ -141,7 +141,7 @@ impl Twins {
         for _ in &expected {
             let message = convert(self.caller.receiver.read().map_err(|error| error.to_string())?);
             let text = message.array().and_then(|words| words.last()?.text()).unwrap_or_default();
-            received.push(subscriber::read(text).ok_or(text)?);
+            received.push(messages::read(text).ok_or(text)?);
         }
         let order = |wakeup: &Wakeup| match wakeup {
             Wakeup::Lost { owner, .. } => (0, Some(*owner)),

@@ -1,0 +1,120 @@
+//! A hold that another client is to release by its handle, which has one number of entry for all nodes.
+//!
+//! A node that was asked to end an earlier entry of the same request knows this one by another number. Then all nodes get one
+//! more entry, under a number that was never used before, and end the one that they had.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+
+use super::Quorum;
+use super::arrival::on_arrival;
+use super::attempt::Attempt;
+use super::errors::closed;
+use crate::core::name::LockName;
+use crate::core::shape::Shape;
+use crate::engine::{AcquireRequest, Acquired, Answer, CancelRequest, Proposal};
+use crate::error::StoreError;
+use crate::foreign;
+use crate::owner::{Entry, unique_number};
+use crate::sync::lock;
+
+/// The answers of the nodes.
+struct Renaming {
+    renamed: usize,
+    errors: Vec<Option<StoreError>>,
+    done: Option<oneshot::Sender<Result<Entry, StoreError>>>,
+}
+
+impl Quorum {
+    /// The entry by which any client can end a hold of this one.
+    pub(super) fn common_entry(self: &Arc<Self>, name: &LockName, entry: Entry) -> Answer<Entry> {
+        let Some(attempt) = self.holds.attempt_of(name, entry) else {
+            return Answer::now(Ok(entry));
+        };
+        let mut nodes = 0..self.nodes.len();
+        if nodes.all(|node| attempt.entry_at(node) == entry) {
+            return Answer::now(Ok(entry));
+        }
+        let Some(request) = self.another_entry(&attempt) else { return Answer::now(Ok(entry)) };
+        let (done, answer) = oneshot::channel();
+        let renaming = Arc::new(Mutex::new(Renaming {
+            renamed: 0,
+            errors: vec![None; self.nodes.len()],
+            done: Some(done),
+        }));
+        for (node, it) in self.nodes.iter().enumerate() {
+            let (quorum, attempt, renaming) = (self.clone(), attempt.clone(), renaming.clone());
+            let entry = request.entry;
+            on_arrival(it.engine().acquire(request.clone()), move |result| {
+                let result = quorum.rename_at(node, &attempt, entry, result);
+                quorum.count_renamed(&renaming, node, attempt.needed(), result.map(|()| entry));
+            });
+        }
+        Answer::later(async { answer.await.unwrap_or_else(|_| Err(closed())) })
+    }
+
+    /// A request for one more entry: granted where its owner holds the lock, and outdated where it does not.
+    fn another_entry(&self, attempt: &Arc<Attempt>) -> Option<AcquireRequest> {
+        let (permits, fence) = self.holds.terms(attempt)?;
+        let (owner, shape) = (attempt.request.entry.owner, attempt.request.shape);
+        Some(AcquireRequest {
+            entry: Entry { owner, number: unique_number() },
+            shape: Shape::new(shape.kind(), shape.limit(), permits).ok()?,
+            queue: None,
+            proposal: Some(Proposal { fence, is_repair: false }),
+            ..attempt.request.clone()
+        })
+    }
+
+    /// A node has the other entry: it ends the first one. Unless the hold has ended meanwhile.
+    fn rename_at(
+        &self,
+        node: usize,
+        attempt: &Arc<Attempt>,
+        entry: Entry,
+        result: Result<Acquired, StoreError>,
+    ) -> Result<(), StoreError> {
+        if !matches!(result?, Acquired::Granted(_)) {
+            return Err(StoreError::refused("it does not hold the lock any more"));
+        }
+        let name = attempt.request.name.clone();
+        let former = attempt.rename_at(node, entry);
+        let ends = former.unwrap_or(entry);
+        self.nodes[node].end(CancelRequest { name, entry: ends }, self.over(&attempt.request));
+        former.map(drop).ok_or_else(|| StoreError::refused("it was released"))
+    }
+
+    fn count_renamed(
+        &self,
+        renaming: &Mutex<Renaming>,
+        node: usize,
+        needed: usize,
+        result: Result<Entry, StoreError>,
+    ) {
+        let mut all = lock(renaming);
+        let entry = match result {
+            Ok(entry) => {
+                all.renamed += 1;
+                Some(entry)
+            }
+            Err(error) => {
+                all.errors[node] = Some(error);
+                None
+            }
+        };
+        let failed = all.errors.iter().flatten().count();
+        let verdict = match entry {
+            Some(entry) if all.renamed >= needed => Ok(entry),
+            _ if failed > self.nodes.len() - needed => {
+                Err(self.failure_of(needed, &all.errors, false))
+            }
+            _ => return,
+        };
+        let done = all.done.take();
+        drop(all);
+        if let Some(done) = done {
+            foreign::call(|| drop(done.send(verdict)));
+        }
+    }
+}

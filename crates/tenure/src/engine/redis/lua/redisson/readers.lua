@@ -1,0 +1,154 @@
+-- RReadWriteLock: a hash with the field "mode", for each reader its field and how often it has entered, for the writer
+-- "<owner>:write". The lease of each entry of a reader is that of a key. Another field would confuse Redisson, so the
+-- numbers of entries, if there is more than the entry 0, are in a key of Tenure's own.
+
+local function entries_key(key)
+  return prefixed('tenure_entries', key)
+end
+
+local function shared_channel(key)
+  return prefixed('redisson_rwlock', key)
+end
+
+-- The key with the lease of a reader's entry.
+local function lease_key(key, field, i)
+  local whole = string.find(key, '{', 1, true) and key or '{' .. key .. '}'
+  return whole .. ':' .. field .. ':rwlock_timeout:' .. i
+end
+
+local function note_entries(key, owner, list, lease)
+  local entries = entries_key(key)
+  if list == '0' then
+    redis.call('HDEL', entries, owner)
+  else
+    redis.call('HSET', entries, owner, list)
+    extend(entries, lease)
+  end
+end
+
+local function enter_shared(key, request, is_writer)
+  if is_writer then
+    redis.call('HSET', key, 'mode', 'write', request.field .. ':write', 1)
+    redis.call('PEXPIRE', key, request.lease)
+  else
+    redis.call('HSET', key, 'mode', 'read', request.field, 1)
+    redis.call('SET', lease_key(key, request.field, 1), 1, 'PX', request.lease)
+    extend(key, request.lease)
+  end
+  note_entries(key, request.owner, request.number, request.lease)
+  return granted(request, 0, 1)
+end
+
+-- Another entry of a holder; a writer that reads stays a writer.
+local function enter_again(key, request, field, is_writer)
+  local list = redis.call('HGET', entries_key(key), request.owner) or '0'
+  local held = tonumber(redis.call('HGET', key, field)) or 1
+  if not has(list, request.number) then
+    held = redis.call('HINCRBY', key, field, 1)
+    note_entries(key, request.owner, list .. ',' .. request.number, request.lease)
+  end
+  if not is_writer then
+    redis.call('SET', lease_key(key, field, held), 1, 'PX', request.lease)
+  end
+  extend(key, request.lease)
+  return granted(request, 0, 1)
+end
+
+local function acquire_shared(key, request)
+  local field, wants_all = request.field, request.permits > 1
+  local found = redis.pcall('HMGET', key, 'mode', field, field .. ':write')
+  if found.err then
+    return mismatch(key, redis.call('TYPE', key).ok)
+  end
+  local mode, reads, writes = found[1], found[2], found[3]
+  if not mode then
+    return redis.call('EXISTS', key) == 1 and '4 m1' or enter_shared(key, request, wants_all)
+  elseif writes then
+    return enter_again(key, request, field .. ':write', true)
+  elseif reads and wants_all then
+    return '5 1'
+  elseif reads then
+    return enter_again(key, request, field, false)
+  elseif mode == 'read' and not wants_all then
+    return enter_shared(key, request, false)
+  end
+  return busy(request, math.max(redis.call('PTTL', key), 1))
+end
+
+-- A reader has left: the lock ends with the last lease of the others, or now.
+local function settle_readers(key)
+  local fields = redis.call('HLEN', key) <= MOST_FIELDS and redis.call('HGETALL', key) or {}
+  local longest, mode = -3, nil
+  for i = 1, #fields, 2 do
+    local entries = math.min(tonumber(fields[i + 1]) or 0, MOST_ENTRIES)
+    if fields[i] == 'mode' then
+      mode = fields[i + 1]
+    end
+    for entry = entries, 1, -1 do
+      longest = math.max(longest, redis.call('PTTL', lease_key(key, fields[i], entry)))
+    end
+  end
+  if longest > 0 then
+    redis.call('PEXPIRE', key, longest)
+  elseif not (mode == 'write' and #fields > 2) then
+    redis.call('DEL', key)
+    redis.call(PUBLISH, shared_channel(key), 0)
+  end
+end
+
+local function drop_reader(key, field)
+  local held = math.min(tonumber(redis.call('HGET', key, field)) or 1, MOST_ENTRIES)
+  redis.call('HDEL', key, field)
+  for i = 1, held do
+    redis.call('DEL', lease_key(key, field, i))
+  end
+  settle_readers(key)
+end
+
+-- The writer has left; readers that it admitted stay.
+local function drop_writer(key, field)
+  redis.call('HDEL', key, field .. ':write')
+  if redis.call('HLEN', key) > 1 then
+    redis.call('HSET', key, 'mode', 'read')
+  else
+    redis.call('DEL', key)
+  end
+  redis.call(PUBLISH, shared_channel(key), 1)
+end
+
+-- A writer with one entry becomes a reader.
+local function keep_reading(key, field)
+  redis.call('HDEL', key, field .. ':write')
+  redis.call('HSET', key, 'mode', 'read', field, 1)
+  redis.call('SET', lease_key(key, field, 1), 1, 'PX', math.max(redis.call('PTTL', key), 1))
+  redis.call(PUBLISH, shared_channel(key), 1)
+end
+
+local function release_shared(key, owner, field, number, is_writer, keep)
+  local list = redis.call('HGET', entries_key(key), owner) or '0'
+  local rest, left = without(list, number)
+  if not rest then
+    return 'none'
+  end
+  if keep > 0 then
+    if left == 0 and is_writer then
+      keep_reading(key, field)
+    end
+    return tostring(left + 1)
+  end
+  if left == 0 then
+    redis.call('HDEL', entries_key(key), owner)
+    if is_writer then
+      drop_writer(key, field)
+    else
+      drop_reader(key, field)
+    end
+    return '0'
+  end
+  local held = redis.call('HINCRBY', key, is_writer and field .. ':write' or field, -1)
+  if not is_writer then
+    redis.call('DEL', lease_key(key, field, held + 1))
+  end
+  redis.call('HSET', entries_key(key), owner, rest)
+  return tostring(left)
+end
