@@ -84,7 +84,7 @@ pub enum Error {
 
     /// The number is not a fence that Tenure has issued.
     #[error(
-        "{value} is not a fence of `{resource}`: a fence is a number from 0 to 9007199254740991"
+        "{value} is not a fence of `{resource}`: a fence is a number from 1 to 9007199254740991, and a plain lock of Redisson's has none"
     )]
     NotAFence {
         /// The resource.
@@ -114,8 +114,9 @@ impl Error {
 pub(crate) fn to_stored(resource: &LockName, fence: Fence) -> Result<i64, Error> {
     let not_a_fence =
         || Error::NotAFence { resource: resource.clone(), value: fence.value().into() };
-    // `Fence::from_value` takes any number. One that is too large would exclude all later holders for ever.
-    if fence > Fence::MAX {
+    // `Fence::from_value` takes any number. One that is too large would exclude all later holders for ever. None at all is
+    // that of a lock without fences.
+    if fence > Fence::MAX || fence == Fence::NONE {
         return Err(not_a_fence());
     }
     i64::try_from(fence.value()).map_err(|_| not_a_fence())

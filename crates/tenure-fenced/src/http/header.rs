@@ -31,7 +31,7 @@ fn parse(value: &[u8]) -> Option<Fence> {
     let is_number = (1..=MAX_DIGITS).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
     let digits = std::str::from_utf8(value).ok().filter(|_| is_number)?;
     let fence = digits.parse().ok().map(Fence::from_value)?;
-    (fence <= Fence::MAX).then_some(fence)
+    (fence <= Fence::MAX && fence != Fence::NONE).then_some(fence)
 }
 
 #[cfg(test)]
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn a_fence_is_a_number_below_2_to_the_53() {
-        assert_eq!(parse(b"0"), Some(Fence::from_value(0)));
+        assert_eq!(parse(b"0"), None, "of a lock without fences");
         assert_eq!(parse(b"0000000000000007"), Some(Fence::from_value(7)));
         assert_eq!(parse(b"9007199254740991"), Some(Fence::MAX));
         let hostile: [&[u8]; 9] =
