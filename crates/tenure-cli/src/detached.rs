@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
 use tenure::engine::ForceOutcome;
 use tenure::{Error, Handle, LockName, Owner, Released, Tenure};
+use tenure_serve::shape;
 
 use crate::args::lock_args::LockArgs;
 use crate::args::store::Store;
@@ -92,7 +92,7 @@ pub(crate) async fn acquire(arguments: Acquire) -> Result<(), ExitCode> {
     let handle = detached.map_err(|error| Exit::report(&error))?;
     let printed = arguments
         .form
-        .print(|| format!("{handle}\n"), || format::handle(&handle, handle.lease().duration()));
+        .print(|| format!("{handle}\n"), || shape::handle(&handle, handle.lease().duration()));
     if printed.is_err() {
         // Without its handle the lock could not be released.
         let _ = tenure.release(&handle).await;
@@ -112,14 +112,15 @@ pub(crate) async fn renew(arguments: Renew) -> Result<(), ExitCode> {
         }
         renewed => renewed.map_err(|error| Exit::report(&error))?,
     }
-    arguments.form.print(String::new, || format::handle(&arguments.handle, lease))
+    arguments.form.print(String::new, || shape::handle(&arguments.handle, lease))
 }
 
 pub(crate) async fn release(arguments: Release) -> Result<(), ExitCode> {
     let Some(handle) = &arguments.handle else {
         return force(&arguments.store.connect().await?, &arguments).await;
     };
-    let print = || arguments.form.print(String::new, || released(handle.name(), &[handle.owner()]));
+    let print =
+        || arguments.form.print(String::new, || shape::released(handle.name(), &[handle.owner()]));
     // A lock of `tenure hold`: its holder would take a release by this process for a loss.
     match holder::release(handle) {
         Some(Released::Now) => return print(),
@@ -152,7 +153,7 @@ async fn force(tenure: &Tenure, arguments: &Release) -> Result<(), ExitCode> {
     match forced.map_err(|error| Exit::report(&error))? {
         ForceOutcome::Released(owners) => {
             let lines = || owners.iter().map(|owner| format!("{owner}\n")).collect();
-            arguments.form.print(lines, || released(name, &owners))
+            arguments.form.print(lines, || shape::released(name, &owners))
         }
         ForceOutcome::NotHeld => Err(not_held(name, expected)),
     }
@@ -161,11 +162,6 @@ async fn force(tenure: &Tenure, arguments: &Release) -> Result<(), ExitCode> {
 fn not_held(name: &LockName, expected: Option<Owner>) -> ExitCode {
     let by = expected.map_or_else(String::new, |owner| format!(" by {owner}"));
     Exit::NotAcquired.because(&format!("`{name}` is not held{by}: nothing was done"))
-}
-
-/// The released owners, for programs.
-fn released(name: &LockName, owners: &[Owner]) -> Value {
-    json!({ "name": name.as_str(), "released": format::owners(owners) })
 }
 
 /// At a terminal, the name must be typed again. Returns the owner that was shown, so that the lock is not taken from a

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use rustix::process::{Pid, Signal, getpid};
 use signal_hook::low_level::emulate_default_handler;
 use tenure::Error;
+use tenure_serve::word::Word;
 
 use crate::args::patience::store_error;
 use crate::view::output::{self, say};
@@ -55,11 +56,12 @@ impl Exit {
 
     /// The exit status of an error of the library.
     pub(crate) fn of(error: &Error) -> Self {
-        match error {
-            Error::Invalid(_) | Error::Mismatch { .. } => Self::Usage,
-            Error::Busy { .. } | Error::TimedOut { .. } => Self::NotAcquired,
-            Error::Lost(_) => Self::Lost,
-            _ => Self::Unavailable,
+        match Word::of(error) {
+            Word::Usage => Self::Usage,
+            Word::NotAcquired => Self::NotAcquired,
+            Word::Lost => Self::Lost,
+            Word::System => Self::System,
+            Word::Unavailable => Self::Unavailable,
         }
     }
 }
@@ -100,5 +102,24 @@ pub(crate) fn interrupted() -> ExitCode {
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The HTTP interface has the same numbers.
+    #[test]
+    fn words_and_exit_statuses_are_the_same() {
+        for (word, exit) in [
+            (Word::Usage, Exit::Usage),
+            (Word::Unavailable, Exit::Unavailable),
+            (Word::System, Exit::System),
+            (Word::NotAcquired, Exit::NotAcquired),
+            (Word::Lost, Exit::Lost),
+        ] {
+            assert_eq!(word as u8, exit as u8);
+        }
     }
 }

@@ -18,6 +18,7 @@ use axum::routing::get;
 use clap::Args;
 use tenure::Tenure;
 use tenure::engine::Finding;
+use tenure_serve::listener::{self, Bounds};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
@@ -41,6 +42,12 @@ const EXAMINE: Duration = Duration::from_secs(60);
 
 /// How long the store may take. Prometheus gives a page 10 s.
 const PATIENCE: Duration = Duration::from_secs(4);
+
+/// A few servers scrape; each keeps a connection.
+const MOST_CONNECTIONS: usize = 64;
+
+/// How long a page that is being sent has time at the end.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Serve metrics of the store, for Prometheus.
 ///
@@ -78,11 +85,12 @@ pub(crate) async fn serve(arguments: Arguments) -> Result<(), ExitCode> {
     say(format_args!("serving http://{address}/metrics"));
     let exporter = Arc::new(Exporter { arguments, state: Mutex::default() });
     let router = Router::new().route("/metrics", get(metrics)).route("/", get(index));
-    let server = axum::serve(listener, router.with_state(exporter));
-    tokio::select! {
-        ended = async { server.await } => ended.map_err(|error| Exit::System.because(&error)),
-        signal = signals.end() => Err(ExitCode::from(128 + signal.as_raw() as u8)),
-    }
+    let bounds = Bounds { connections: MOST_CONNECTIONS, grace: GRACE, ..Bounds::default() };
+    let mut ended_by = None;
+    let stop = async { ended_by = Some(signals.end().await) };
+    listener::serve(listener, None, router.with_state(exporter), bounds, stop).await;
+    let signal = ended_by.map_or(0, |signal| signal.as_raw() as u8);
+    Err(ExitCode::from(128 + signal))
 }
 
 type Page = ([(HeaderName, &'static str); 1], String);

@@ -6,6 +6,7 @@
 //! view/      shows locks and stores: `ls`, `show`, `watch`, `doctor`; also `completions` and `man`
 //! exporter   serves metrics of a store
 //! lab        runs the history of distributed locks, and breaks it
+//! serve      serves the dashboard and the HTTP interface
 //! quorum     marks servers as the nodes of a quorum
 //! args/      arguments that several subcommands share
 //! exit       exit statuses
@@ -18,6 +19,7 @@ mod exit;
 mod exporter;
 mod lab;
 mod quorum;
+mod serve;
 mod view;
 
 use std::process::ExitCode;
@@ -51,6 +53,7 @@ enum Command {
     Watch(watch::Arguments),
     Doctor(doctor::Arguments),
     Quorum(quorum::Arguments),
+    Serve(serve::Arguments),
     Exporter(exporter::Arguments),
     Lab(lab::Arguments),
     Completions(generate::Completions),
@@ -117,6 +120,7 @@ fn run_subcommand() -> ExitCode {
         Command::Watch(arguments) => runtime.block_on(watch::watch(arguments)),
         Command::Doctor(arguments) => runtime.block_on(doctor::doctor(arguments)),
         Command::Quorum(arguments) => runtime.block_on(quorum::quorum(arguments)),
+        Command::Serve(arguments) => runtime.block_on(serve::serve(arguments)),
         Command::Exporter(arguments) => runtime.block_on(exporter::serve(arguments)),
         Command::Lab(arguments) => lab::lab(&arguments),
         Command::Completions(arguments) => generate::completions(&arguments, Arguments::command()),

@@ -23,6 +23,7 @@ use crate::exec::processes::Process;
 use crate::exec::signals::Signals;
 use crate::exec::{holder, shell};
 use crate::exit::{Exit, interrupted};
+use crate::view::format::fence;
 use crate::view::help;
 use crate::view::output::{print, say};
 
@@ -88,11 +89,11 @@ pub(crate) fn code(handle: &Handle, url: Option<&str>) -> String {
     let variables = [
         ("TENURE_NAME", handle.name().as_str().to_owned()),
         ("TENURE_OWNER", handle.owner().to_string()),
-        ("TENURE_FENCE", handle.fence().to_string()),
         ("TENURE_HANDLE", handle.to_string()),
     ];
+    let fence = fence(handle.fence()).map(|fence| ("TENURE_FENCE", fence.to_string()));
     let url = url.map(|url| (store::VARIABLE, url.to_owned()));
-    for (name, value) in variables.into_iter().chain(url) {
+    for (name, value) in variables.into_iter().chain(fence).chain(url) {
         let _ = write!(code, " {name}='{}'", value.replace('\'', r"'\''"));
     }
     code + "\n"

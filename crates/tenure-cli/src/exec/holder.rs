@@ -25,6 +25,7 @@ use crate::exec::shell::Shell;
 use crate::exec::signals::Signals;
 use crate::exit::Exit;
 use crate::view::about;
+use crate::view::format::holding;
 use crate::view::output::{print, say};
 
 /// The name under which it is started.
@@ -112,7 +113,7 @@ impl Holding {
         let handle = guard.detach().await.map_err(|error| Exit::report(&error))?;
         let guard = tenure.adopt(handle.clone()).await.map_err(|error| Exit::report(&error))?;
         if arguments.verbose {
-            say(format_args!("holding `{}` with fence {}", guard.name(), guard.fence()));
+            say(format_args!("{}", holding(&guard)));
         }
         print(code(&handle, arguments.store.named().as_deref()))?;
         // The command substitution ends when its pipe has no writer.

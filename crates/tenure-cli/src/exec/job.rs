@@ -16,6 +16,7 @@ use crate::exec::loss;
 use crate::exec::session::End;
 use crate::exec::signals::Signals;
 use crate::exit::Exit;
+use crate::view::format::fence;
 use crate::view::output::say;
 
 /// What to do when the lock is lost.
@@ -110,10 +111,15 @@ impl Job<'_> {
         let of_lock = [
             ("TENURE_NAME", guard.name().as_str().to_owned()),
             ("TENURE_OWNER", guard.owner().to_string()),
-            ("TENURE_FENCE", guard.fence().to_string()),
             ("TENURE_DEADLINE", deadline.to_string()),
         ];
-        of_lock.into_iter().chain(url).map(|(name, value)| (name.to_owned(), value)).collect()
+        let fence = fence(guard.fence()).map(|fence| ("TENURE_FENCE", fence.to_string()));
+        of_lock
+            .into_iter()
+            .chain(fence)
+            .chain(url)
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 
     /// The end, after the lock was released. If the lock was not held until then, the command's status is not enough: it

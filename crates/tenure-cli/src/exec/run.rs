@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tenure::{Error, Guard, Lock, Owner, Released, Tenure};
+use tenure_serve::shape::RECORDS;
 
 use crate::args::lock_args::LockArgs;
 use crate::args::patience::Patience;
@@ -13,6 +14,7 @@ use crate::exec::job::{Job, OnLost, Outcome};
 use crate::exec::session::{End, Session};
 use crate::exec::signals::Signals;
 use crate::exit::Exit;
+use crate::view::format::holding;
 use crate::view::help;
 use crate::view::output::say;
 
@@ -47,9 +49,6 @@ pub(crate) struct Arguments {
     session: Session,
 }
 
-/// The prefix of success records.
-pub(crate) const RECORDS: &str = "tenure-once/";
-
 pub(crate) async fn run(arguments: Arguments) -> ExitCode {
     let patience = arguments.lock_args.patience(arguments.session.verbose);
     let acquire = async |tenure: &Tenure| acquire(tenure, &arguments, &patience).await;
@@ -78,7 +77,7 @@ async fn acquire(
     let guard = arguments.lock_args.acquire(wanted, patience, arguments.session.verbose).await?;
     // Otherwise the claim lease of a hand-over would soon end.
     guard.confirm().await.map_err(|error| Exit::report(&error))?;
-    arguments.session.say(format_args!("holding `{}` with fence {}", guard.name(), guard.fence()));
+    arguments.session.say(format_args!("{}", holding(&guard)));
     Ok(guard)
 }
 

@@ -2,7 +2,8 @@
 
 use std::fmt::Display;
 
-use tenure::engine::{Finding, Severity};
+use tenure::engine::Finding;
+use tenure_serve::shape;
 
 use super::survey::{Group, Survey};
 
@@ -22,11 +23,7 @@ pub(super) fn page(survey: Option<&Survey>, findings: &[Finding]) -> String {
         "A finding of `tenure doctor` about the store, once a minute.",
     );
     for finding in findings {
-        let severity = match finding.severity {
-            Severity::Fine => "fine",
-            Severity::Warning => "warning",
-            _ => "problem",
-        };
+        let severity = shape::severity(finding);
         page.sample("tenure_store_finding", &[("topic", finding.topic), ("severity", severity)], 1);
     }
     page.0

@@ -1,15 +1,13 @@
 //! How a lock's holder is described to users: a program that they know, and a pid only if that process lives for as
 //! long as the lock is held.
 
-use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::Path;
 
 use rustix::process::getppid;
-use tenure::{About, HolderInfo, LockInfo};
+use tenure::About;
 
 use crate::exec::processes::Process;
-use crate::exec::run::RECORDS;
 
 /// The length limit of a program's name.
 const LONGEST: usize = 64;
@@ -52,12 +50,9 @@ pub(crate) fn of_caller() -> About {
     about
 }
 
-/// A holder. Without a pid if the lock is released and lingers, because that process has ended.
-pub(crate) fn of_holder<'a>(lock: &LockInfo, holder: &'a HolderInfo) -> Cow<'a, About> {
-    if holder.entries > 0 && !lock.name.as_str().starts_with(RECORDS) {
-        return Cow::Borrowed(&holder.about);
-    }
-    let mut about = (*holder.about).clone();
-    about.pid = 0;
-    Cow::Owned(about)
+/// The server of `tenure serve`, for locks that it holds itself, and for those of clients without a process that is known here.
+pub(crate) fn of_server() -> About {
+    let mut about = About::this_process();
+    about.program = "tenure serve".into();
+    about
 }

@@ -8,6 +8,7 @@ use clap::Args;
 use serde_json::json;
 use tenure::engine::{Finding, Severity};
 use tenure::{Error, Tenure};
+use tenure_serve::shape;
 
 use crate::args::store::{Store, Unusable};
 use crate::exit::advice;
@@ -32,7 +33,7 @@ pub(crate) async fn doctor(arguments: Arguments) -> Result<(), ExitCode> {
     let examined = examine(&arguments.store).await;
     let findings = examined.map_err(|unusable| unusable.report())?;
     let lines = || findings.iter().map(lines).collect();
-    let objects = || json!({ "findings": findings.iter().map(object).collect::<Vec<_>>() });
+    let objects = || json!({ "findings": findings.iter().map(shape::finding).collect::<Vec<_>>() });
     arguments.form.print(lines, objects)?;
     match findings.iter().any(|finding| finding.severity == Severity::Problem) {
         true => Err(ExitCode::FAILURE),
@@ -89,26 +90,9 @@ fn ill(why: &impl Display) -> Finding {
 
 fn lines(finding: &Finding) -> String {
     let found = plain(&finding.found);
-    let mut lines = format!("{:<8} {}: {found}\n", sign(finding), finding.topic);
+    let mut lines = format!("{:<8} {}: {found}\n", shape::severity(finding), finding.topic);
     if !finding.advice.is_empty() {
         lines += &format!("{:<8} {}\n", "", finding.advice);
     }
     lines
-}
-
-fn object(finding: &Finding) -> serde_json::Value {
-    json!({
-        "topic": finding.topic,
-        "severity": sign(finding),
-        "found": finding.found,
-        "advice": finding.advice,
-    })
-}
-
-fn sign(finding: &Finding) -> &'static str {
-    match finding.severity {
-        Severity::Fine => "fine",
-        Severity::Warning => "warning",
-        _ => "problem",
-    }
 }

@@ -1,12 +1,11 @@
 //! How values are printed. Foreign names and notes are hostile text, and are escaped.
 
 use std::fmt::Display;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
-use serde_json::{Value, json};
-use tenure::{About, Handle, HolderInfo, LockInfo, Owner, WaiterInfo};
-
-use crate::view::about;
+use tenure::{About, Guard, HolderInfo, LockInfo};
+use tenure_serve::shape::{self, millis};
+pub(crate) use tenure_serve::shape::{fence, known};
 
 /// Foreign text, on one line of a terminal: characters that control it, or hide or reorder text, are escaped.
 pub(crate) fn plain(text: impl Display) -> String {
@@ -91,7 +90,14 @@ pub(crate) fn who(about: &About) -> String {
 /// The holders of a lock, and since when; none if it is free.
 pub(crate) fn holders(info: &LockInfo) -> Option<String> {
     let first = info.holders.first()?;
-    Some(format!("{} for {}", who_all(info), ago(first.since)))
+    let time = known(first.since).map(|since| format!(" for {}", ago(since)));
+    Some(who_all(info) + &time.unwrap_or_default())
+}
+
+/// A held lock, for users.
+pub(crate) fn holding(guard: &Guard) -> String {
+    let fence = fence(guard.fence()).map(|fence| format!(" with fence {fence}"));
+    format!("holding `{}`{}", guard.name(), fence.unwrap_or_default())
 }
 
 /// The first holder, and the number of the others.
@@ -105,81 +111,7 @@ pub(crate) fn who_all(info: &LockInfo) -> String {
 
 /// The description of one holder of a lock.
 pub(crate) fn holds(lock: &LockInfo, holder: &HolderInfo) -> String {
-    who(&about::of_holder(lock, holder))
-}
-
-/// A lock for programs; docs/cli.md has the schema.
-pub(crate) fn lock(info: &LockInfo) -> Value {
-    json!({
-        "name": info.name.as_str(),
-        "kind": info.kind.map(|kind| kind.to_string()),
-        "limit": info.limit,
-        "holding": info.holding,
-        "holders": info.holders.iter().map(|it| holder(info, it)).collect::<Vec<_>>(),
-        "waiting": info.waiting,
-        "waiters": info.waiters.iter().map(waiter).collect::<Vec<_>>(),
-        "forced": info.forced.as_ref().map(|forced| json!({
-            "at_ms": millis(forced.at),
-            "by": person(&forced.by),
-            "reason": &*forced.reason,
-            "owners": owners(&forced.owners),
-        })),
-        "trouble": info.error.as_deref(),
-        "disagreement": info.disagreement.as_deref(),
-    })
-}
-
-/// A detached lock, for programs.
-pub(crate) fn handle(handle: &Handle, lease: Duration) -> Value {
-    json!({
-        "handle": handle.to_string(),
-        "name": handle.name().as_str(),
-        "owner": handle.owner().to_string(),
-        "fence": handle.fence().value(),
-        "lease_ms": whole_millis(lease),
-    })
-}
-
-pub(crate) fn owners(owners: &[Owner]) -> Vec<String> {
-    owners.iter().map(ToString::to_string).collect()
-}
-
-fn holder(lock: &LockInfo, holder: &HolderInfo) -> Value {
-    json!({
-        "owner": holder.owner.to_string(),
-        "about": person(&about::of_holder(lock, holder)),
-        "permits": holder.permits,
-        "entries": holder.entries,
-        "fence": holder.fence.value(),
-        "since_ms": millis(holder.since),
-        "lease_left_ms": whole_millis(holder.lease_left),
-    })
-}
-
-fn waiter(waiter: &WaiterInfo) -> Value {
-    json!({
-        "owner": waiter.owner.to_string(),
-        "about": person(&waiter.about),
-        "permits": waiter.permits,
-        "since_ms": millis(waiter.since),
-    })
-}
-
-fn person(about: &About) -> Value {
-    json!({
-        "host": &*about.host,
-        "pid": (about.pid != 0).then_some(about.pid),
-        "program": &*about.program,
-        "note": about.note.as_deref(),
-    })
-}
-
-fn millis(moment: SystemTime) -> u64 {
-    whole_millis(moment.duration_since(UNIX_EPOCH).unwrap_or_default())
-}
-
-fn whole_millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    who(&shape::about(lock, holder))
 }
 
 #[cfg(test)]

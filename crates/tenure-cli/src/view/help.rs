@@ -159,6 +159,22 @@ pub(crate) const LAB: &str = sections!(
   NO_COLOR  no colours"
 );
 
+pub(crate) const SERVE: &str = sections!(
+    "  tenure serve                                  # http://127.0.0.1:7878/
+  curl -X POST http://127.0.0.1:7878/v1/locks/deploy/acquire
+  tenure serve --listen 0.0.0.0:7878 --token-file token --tls-cert cert.pem --tls-key key.pem",
+    concat!(
+        "  128 + N   signal N has ended it
+",
+        failures!()
+    ),
+    concat!(
+        store!(),
+        "
+  TENURE_SERVE_TOKEN, TENURE_SERVE_READ_TOKEN  the tokens, if no file is named"
+    )
+);
+
 pub(crate) const EXPORTER: &str = sections!(
     "  tenure exporter                               # http://127.0.0.1:9868/metrics
   tenure exporter --prefix orders/ --prefix reports/ --listen 127.0.0.1:9000",

@@ -4,12 +4,12 @@ use std::fmt::{self, Display, Formatter};
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::json;
 use tenure::{Kind, LockInfo};
+use tenure_serve::shape;
 
 use crate::args::store::Store;
 use crate::exit::Exit;
-use crate::view::format::{self, ago, for_people, holds, plain, who};
+use crate::view::format::{ago, fence, for_people, holds, known, plain, who};
 use crate::view::help;
 use crate::view::output::{Form, columns, say};
 use crate::view::table;
@@ -48,8 +48,7 @@ pub(crate) async fn list(arguments: List) -> Result<(), ExitCode> {
     let mut locks = listed.map_err(|error| Exit::report(&error))?;
     let more = locks.len() > arguments.limit;
     locks.truncate(arguments.limit);
-    let list = || locks.iter().map(format::lock).collect::<Vec<_>>();
-    let objects = || json!({ "locks": list(), "more": more });
+    let objects = || shape::locks(&locks, more);
     arguments.form.print(|| format!("{}\n", table::table(&locks, columns())), objects)?;
     for (lock, trouble) in locks.iter().filter_map(|lock| Some((lock, lock.error.as_ref()?))) {
         say(format_args!("`{}` cannot be read: {trouble}", lock.name));
@@ -64,7 +63,7 @@ pub(crate) async fn show(arguments: Show) -> Result<(), ExitCode> {
     let tenure = arguments.store.connect().await?;
     let shown = tenure.lock(arguments.name.as_str()).inspect().await;
     let lock = shown.map_err(|error| Exit::report(&error))?;
-    arguments.form.print(|| LockView(&lock).to_string(), || format::lock(&lock))
+    arguments.form.print(|| LockView(&lock).to_string(), || shape::lock(&lock))
 }
 
 /// A lock, on several lines for users.
@@ -83,15 +82,21 @@ impl Display for LockView<'_> {
         }
         for it in &lock.holders {
             writeln!(f, "  held by {}", holds(lock, it))?;
-            let (since, left) = (ago(it.since), for_people(it.lease_left));
-            writeln!(f, "    since {since} ago, lease left {left}")?;
+            let since = known(it.since).map(|since| format!("since {} ago, ", ago(since)));
+            let left = for_people(it.lease_left);
+            writeln!(f, "    {}lease left {left}", since.unwrap_or_default())?;
             let share = match lock.kind {
                 Some(Kind::Mutex) => String::new(),
                 Some(Kind::ReadWrite) if it.permits == lock.limit => ", writes".to_owned(),
                 Some(Kind::ReadWrite) => ", reads".to_owned(),
                 _ => format!(", permits {}", it.permits),
             };
-            writeln!(f, "    owner {}, fence {}{share}", it.owner, it.fence)?;
+            let fence = fence(it.fence).map(|fence| format!(", fence {fence}")).unwrap_or_default();
+            let entries = match it.entries {
+                0 | 1 => String::new(),
+                entries => format!(", entered {entries} times"),
+            };
+            writeln!(f, "    owner {}{fence}{share}{entries}", it.owner)?;
             if it.entries == 0 {
                 writeln!(f, "    released, and kept for its least time")?;
             }

@@ -3,7 +3,7 @@
 use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, Width, presets};
 use tenure::LockInfo;
 
-use crate::view::format::{ago, for_people, plain, who_all};
+use crate::view::format::{ago, fence, for_people, known, plain, who_all};
 
 const NAME: usize = 0;
 const HOLDER: usize = 2;
@@ -94,10 +94,10 @@ fn row(lock: &LockInfo) -> [String; HEADER.len()] {
         plain(lock.name.as_str()),
         kind(lock),
         who_all(lock),
-        first.map(|it| ago(it.since)).unwrap_or_default(),
+        first.and_then(|it| known(it.since)).map(ago).unwrap_or_default(),
         first.map(|it| for_people(it.lease_left)).unwrap_or_default(),
         lock.waiting.to_string(),
-        first.map(|it| it.fence.to_string()).unwrap_or_default(),
+        first.and_then(|it| fence(it.fence)).map(|it| it.to_string()).unwrap_or_default(),
     ]
 }
 

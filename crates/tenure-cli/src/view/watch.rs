@@ -7,11 +7,12 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use tenure::{LockInfo, Tenure};
+use tenure_serve::shape;
 
 use crate::args::store::Store;
 use crate::args::time::{interval, pause};
 use crate::exit::Exit;
-use crate::view::format::{self, clock, clock_ms, holds, plain};
+use crate::view::format::{clock, clock_ms, holds, plain};
 use crate::view::help;
 use crate::view::output::{Form, say};
 
@@ -60,7 +61,7 @@ pub(crate) async fn watch(arguments: Arguments) -> Result<(), ExitCode> {
         }
         for (name, info) in &now {
             if before.get(name).is_none_or(|earlier| differs(earlier, info)) {
-                arguments.form.print(|| line(&sentence(info)), || stamped(format::lock(info)))?;
+                arguments.form.print(|| line(&sentence(info)), || stamped(shape::lock(info)))?;
             }
         }
         for name in before.keys().filter(|name| !now.contains_key(*name)) {

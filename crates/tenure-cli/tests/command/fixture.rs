@@ -27,10 +27,10 @@ pub(crate) const WAITS: &str = "echo held; exec sleep 60";
 /// A store for one test.
 pub(crate) struct Fixture {
     pub(crate) url: String,
-    store: Store,
+    pub(crate) store: Store,
 }
 
-enum Store {
+pub(crate) enum Store {
     Folder(#[expect(dead_code, reason = "the folder goes with it")] TempDir),
     Server(Server),
 }

@@ -1,0 +1,88 @@
+// The stream of events, read by fetch because the token belongs into a header. It is opened again whenever it ends.
+
+const KEY = "tenure-token";
+const LONGEST_PAUSE = 5000;
+
+export const token = {
+  get: () => sessionStorage.getItem(KEY),
+  set: (value) => sessionStorage.setItem(KEY, value),
+};
+
+export function headers() {
+  const value = token.get();
+  return value ? { Authorization: `Bearer ${value}` } : {};
+}
+
+export class Feed {
+  /** Handlers: `event(name, data)`, `state(word)` with connecting, live or away, and `login(is_wrong)`, which resolves with a new token. */
+  constructor(handlers) {
+    this.handlers = handlers;
+    this.generation = 0;
+    this.pause = 0;
+  }
+
+  /** Follows the state; with a name, that lock, too. */
+  open(lock) {
+    this.lock = lock;
+    this.generation += 1;
+    this.abort?.abort();
+    this.run(this.generation);
+  }
+
+  async run(generation) {
+    const is_current = () => generation === this.generation;
+    while (is_current()) {
+      const abort = new AbortController();
+      this.abort = abort;
+      try {
+        await this.read(abort.signal, is_current);
+      } catch {
+        // The server is away, or another lock is followed.
+      }
+      if (!is_current()) return;
+      this.handlers.state("away");
+      await new Promise((done) => setTimeout(done, this.pause * (0.5 + Math.random() / 2)));
+      this.pause = Math.min(LONGEST_PAUSE, Math.max(200, this.pause * 2));
+    }
+  }
+
+  async read(signal, is_current) {
+    const query = this.lock == null ? "" : `?lock=${encodeURIComponent(this.lock)}`;
+    const answer = await fetch(`/v1/state${query}`, { headers: headers(), signal, cache: "no-store" });
+    if (answer.status === 401) {
+      await this.handlers.login(token.get() != null);
+      this.pause = 0;
+      return;
+    }
+    if (!answer.ok) throw new Error(String(answer.status));
+    this.pause = 0;
+    this.handlers.state("live");
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    const parts = [];
+    let carry = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done || !is_current()) return;
+      // A large event comes in many pieces, which are joined once, at its end. The two line breaks that end it may be apart.
+      let rest = carry + value, end;
+      while ((end = rest.indexOf("\n\n")) >= 0) {
+        parts.push(rest.slice(0, end));
+        this.handle(parts.join(""));
+        parts.length = 0;
+        rest = rest.slice(end + 2);
+      }
+      carry = rest.endsWith("\n") ? "\n" : "";
+      if (carry) rest = rest.slice(0, -1);
+      if (rest) parts.push(rest);
+    }
+  }
+
+  handle(text) {
+    let name = "message", data = "";
+    for (const line of text.split("\n")) {
+      if (line.startsWith("event: ")) name = line.slice(7);
+      if (line.startsWith("data: ")) data = line.slice(6);
+    }
+    if (data) this.handlers.event(name, JSON.parse(data));
+  }
+}

@@ -1,0 +1,208 @@
+//! The server: the store, its bounds, and the way of a request.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::Response;
+use axum::response::IntoResponse;
+use tenure::{Error, Tenure};
+use tokio::net::TcpListener;
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+
+use crate::access::Access;
+use crate::door::{Door, keys::Keys, sessions::Sessions};
+use crate::hosts::Hosts;
+use crate::listener::{self, Bounds, Handler};
+use crate::problem::Problem;
+use crate::terraform::Handles;
+use crate::watcher::Watcher;
+use crate::{door, gate, page, terraform};
+
+/// Connects to the store.
+pub type Connect = Box<dyn Fn(Client) -> Connecting + Send + Sync>;
+
+/// What a client of the store is for. The watcher has one of its own: a reply with 10,000 locks must not delay that of an
+/// acquire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    /// For requests. It is connected, and used, on the runtime that serves them.
+    Door,
+    /// For the watcher, on a thread of its own.
+    Watcher,
+}
+
+type Connecting = Pin<Box<dyn Future<Output = Result<Tenure, Error>> + Send>>;
+
+/// The bounds of the server. Each is far below what the machine can do, and above what clients need.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Those of the connections.
+    pub bounds: Bounds,
+    /// How many requests wait for a lock at once.
+    pub waiting: usize,
+    /// How many event streams there are at once.
+    pub streams: usize,
+    /// How long a request may wait. An event stream may wait for as long as it is open.
+    pub longest_wait: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let longest_wait = Duration::from_secs(300);
+        Self { bounds: Bounds::default(), waiting: 1024, streams: 1280, longest_wait }
+    }
+}
+
+/// What is served, and to whom.
+#[derive(Clone)]
+pub struct Server(Arc<Inner>);
+
+struct Inner {
+    connect: Connect,
+    tenure: OnceCell<Tenure>,
+    watching: OnceCell<Tenure>,
+    access: Access,
+    hosts: Hosts,
+    limits: Limits,
+    waiting: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+    door: Door,
+    terraform: Handles,
+    watcher: Arc<Watcher>,
+    stopping: watch::Sender<bool>,
+    /// Where forced releases are logged.
+    log: fn(&str),
+}
+
+impl Server {
+    /// A server of the store that `connect` connects to: at the first request, so that a store that is down keeps it from
+    /// nothing but locks.
+    pub fn new(
+        connect: Connect,
+        access: Access,
+        hosts: Hosts,
+        limits: Limits,
+        log: fn(&str),
+    ) -> Self {
+        Self(Arc::new(Inner {
+            connect,
+            tenure: OnceCell::new(),
+            watching: OnceCell::new(),
+            access,
+            hosts,
+            limits,
+            waiting: Arc::new(Semaphore::new(limits.waiting)),
+            streams: Arc::new(Semaphore::new(limits.streams)),
+            door: Door { keys: Keys::default(), sessions: Sessions::default() },
+            terraform: Handles::default(),
+            watcher: Watcher::new(),
+            stopping: watch::Sender::new(false),
+            log,
+        }))
+    }
+
+    /// Serves until `stop` completes. Then waiting requests are refused, the locks of event streams are released, and
+    /// connections end, within the time of grace. A lock whose handle a client has stays held.
+    pub async fn run(
+        self,
+        listener: TcpListener,
+        tls: Option<TlsAcceptor>,
+        stop: impl Future<Output = ()>,
+    ) {
+        if let Err(error) = self.0.watcher.clone().start(self.clone()) {
+            self.log(&format!("the dashboard shows nothing: no thread could be started: {error}"));
+        }
+        let stopping = self.clone();
+        let stop = async move {
+            stop.await;
+            let _ = stopping.0.stopping.send_replace(true);
+        };
+        let bounds = self.0.limits.bounds;
+        listener::serve(listener, tls, self.clone(), bounds, stop).await;
+        if let Some(tenure) = self.0.tenure.get() {
+            tenure.flush(bounds.grace).await;
+        }
+    }
+
+    pub(crate) async fn tenure(&self) -> Result<&Tenure, Error> {
+        self.0.tenure.get_or_try_init(|| (self.0.connect)(Client::Door)).await
+    }
+
+    /// The watcher's own client.
+    pub(crate) async fn watching(&self) -> Result<&Tenure, Error> {
+        self.0.watching.get_or_try_init(|| (self.0.connect)(Client::Watcher)).await
+    }
+
+    pub(crate) fn access(&self) -> &Access {
+        &self.0.access
+    }
+
+    pub(crate) fn hosts(&self) -> &Hosts {
+        &self.0.hosts
+    }
+
+    pub(crate) fn door(&self) -> &Door {
+        &self.0.door
+    }
+
+    pub(crate) fn terraform(&self) -> &Handles {
+        &self.0.terraform
+    }
+
+    pub(crate) fn watcher(&self) -> &Arc<Watcher> {
+        &self.0.watcher
+    }
+
+    pub(crate) fn longest_wait(&self) -> Duration {
+        self.0.limits.longest_wait
+    }
+
+    pub(crate) fn log(&self, what: &str) {
+        (self.0.log)(what);
+    }
+
+    /// A place among the requests that wait.
+    pub(crate) fn wait_place(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let place = self.0.waiting.clone().try_acquire_owned();
+        place.map_err(|_| Problem::overloaded("requests are waiting for locks"))
+    }
+
+    /// A place among the event streams.
+    pub(crate) fn stream_place(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let place = self.0.streams.clone().try_acquire_owned();
+        place.map_err(|_| Problem::overloaded("event streams are open"))
+    }
+
+    /// Completes when the server is being stopped.
+    pub(crate) async fn stopped(&self) {
+        let mut stopping = self.0.stopping.subscribe();
+        let _ = stopping.wait_for(|is_stopping| *is_stopping).await;
+    }
+
+    async fn answer(&self, request: Request) -> Result<Response<Body>, Problem> {
+        if let Some(problem) = gate::refusal(self, &request) {
+            return Err(problem);
+        }
+        let path = request.uri().path();
+        if let Some(answer) = page::answer(&request) {
+            return answer;
+        }
+        match path.strip_prefix("/v1/") {
+            Some(rest) if rest.starts_with("terraform/") => {
+                Box::pin(terraform::answer(self, request)).await
+            }
+            Some(_) => Box::pin(door::answer(self, request)).await,
+            None => Err(Problem::not_found()),
+        }
+    }
+}
+
+impl Handler for Server {
+    async fn handle(&self, request: Request) -> Response<Body> {
+        gate::closed(self.answer(request).await.map_err(IntoResponse::into_response))
+    }
+}

@@ -1,0 +1,163 @@
+//! One viewer: what it gets, and what it is counted for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::LockName;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, timeout};
+
+use super::{Message, Watcher};
+use crate::server::Server;
+use crate::stream::{Events, HEARTBEAT};
+
+/// A reading that is older is not shown to a new viewer, unless there is no newer one soon.
+const FRESH: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(3);
+
+impl Watcher {
+    /// Sends all locks, and then what changes, until the viewer is gone.
+    pub(crate) async fn follow_state(
+        self: &Arc<Self>,
+        server: &Server,
+        events: &Events,
+        lock: Option<LockName>,
+    ) {
+        let _viewer = Viewer::new(self, lock.clone());
+        self.until_fresh().await;
+        if let Some(name) = &lock {
+            self.send_page(server, events, name).await;
+        }
+        // Subscribed before the snapshot is taken: nothing is missed in between.
+        let mut feed = self.feed.subscribe();
+        let mut is_there = self.send_all(events).await;
+        while is_there {
+            let message = tokio::select! {
+                message = timeout(HEARTBEAT, feed.recv()) => message,
+                () = server.stopped() => return,
+            };
+            is_there = match message {
+                Ok(Ok(Message::Change(frame))) => events.send_frame(frame).await,
+                Ok(Ok(Message::Lock(name, frame))) if Some(&name) == lock.as_ref() => {
+                    events.send_frame(frame).await
+                }
+                Ok(Ok(_)) => true,
+                Ok(Err(RecvError::Lagged(_))) => {
+                    feed = self.feed.subscribe();
+                    self.send_all(events).await
+                }
+                Ok(Err(RecvError::Closed)) => return,
+                Err(_) => events.beat().await,
+            };
+        }
+    }
+
+    /// Sends what happens to locks, until the client is gone; first what it has missed since an event that it knows.
+    pub(crate) async fn follow_events(
+        self: &Arc<Self>,
+        server: &Server,
+        events: &Events,
+        prefix: &str,
+        last: Option<u64>,
+    ) {
+        let _viewer = Viewer::new(self, None);
+        self.until_fresh().await;
+        let mut feed = self.feed.subscribe();
+        let mut sent = last.unwrap_or(u64::MAX);
+        let missed = self.state().history.after(sent);
+        let mut queue: std::collections::VecDeque<_> = missed.into();
+        // Whatever happens from here on is reported.
+        if !events.beat().await {
+            return;
+        }
+        loop {
+            while let Some(event) = queue.pop_front() {
+                sent = event.id;
+                if event.name.starts_with(prefix)
+                    && !events.send("lock", Some(event.id), &event.data).await
+                {
+                    return;
+                }
+            }
+            let message = tokio::select! {
+                message = timeout(HEARTBEAT, feed.recv()) => message,
+                () = server.stopped() => return,
+            };
+            match message {
+                Ok(Ok(Message::Happened(event))) => queue.push_back(event),
+                Ok(Ok(_)) => {}
+                Ok(Err(RecvError::Lagged(_))) => queue.extend(self.state().history.after(sent)),
+                Ok(Err(RecvError::Closed)) => return,
+                Err(_) => {
+                    if !events.beat().await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends all locks. They are written on another thread, once for all viewers that ask at the same time.
+    async fn send_all(self: &Arc<Self>, events: &Events) -> bool {
+        let watcher = self.clone();
+        let written = tokio::task::spawn_blocking(move || watcher.state().snapshot()).await;
+        match written {
+            Ok(snapshot) => events.send_frame(snapshot).await,
+            Err(_) => false,
+        }
+    }
+
+    /// One lock at once, before the next reading.
+    async fn send_page(&self, server: &Server, events: &Events, name: &LockName) {
+        let Ok(tenure) = server.tenure().await else { return };
+        if let Ok(info) = tenure.lock(name.clone()).inspect().await {
+            events.send("lock", None, &self.page_of(&info)).await;
+        }
+    }
+
+    /// Waits until there is a reading that is not old.
+    async fn until_fresh(&self) {
+        let mut readings = self.readings.subscribe();
+        let is_fresh = || {
+            let read_at = self.state().read_at;
+            read_at.is_some_and(|at: Instant| at.elapsed() < FRESH)
+        };
+        if !is_fresh() {
+            let _ = timeout(PATIENCE, readings.changed()).await;
+        }
+    }
+}
+
+/// A viewer that is counted.
+struct Viewer {
+    watcher: Arc<Watcher>,
+    lock: Option<LockName>,
+}
+
+impl Viewer {
+    fn new(watcher: &Arc<Watcher>, lock: Option<LockName>) -> Self {
+        let mut viewers = watcher.viewers();
+        viewers.count += 1;
+        if let Some(lock) = &lock {
+            *viewers.locks.entry(lock.clone()).or_default() += 1;
+        }
+        drop(viewers);
+        watcher.arrived.notify_one();
+        Self { watcher: watcher.clone(), lock }
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        let mut viewers = self.watcher.viewers();
+        viewers.count -= 1;
+        if let Some(lock) = &self.lock
+            && let Some(count) = viewers.locks.get_mut(lock)
+        {
+            *count -= 1;
+            if *count == 0 {
+                viewers.locks.remove(lock);
+            }
+        }
+    }
+}

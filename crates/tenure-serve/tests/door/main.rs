@@ -1,0 +1,14 @@
+//! The HTTP interface (R37), as clients in any language use it: plain requests on real connections, on a real store.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod acquire;
+mod bounds;
+mod clients;
+mod fixture;
+mod looking;
+mod names;
+mod rights;
+mod stopping;
+mod streams;
+mod terraform;

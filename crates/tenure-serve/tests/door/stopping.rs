@@ -1,0 +1,39 @@
+//! What happens to clients when the server is stopped.
+
+use std::io::BufReader;
+use std::time::Duration;
+
+use serde_json::json;
+use tenure::blocking::block_on;
+
+use crate::fixture::{Answer, Fixture, Options, Stream, now, until};
+
+#[test]
+fn a_stopped_server_refuses_those_that_wait_and_releases_what_it_holds() {
+    let mut fixture = Fixture::redis();
+    let accept = [("Accept", "text/event-stream")];
+    let guard = block_on(fixture.tenure.lock("busy").acquire()).unwrap();
+    let waiting = fixture.send("POST", "/v1/locks/busy/acquire", &[], "");
+    let mut queued = Stream::open(fixture.send("POST", "/v1/locks/busy/acquire", &accept, ""));
+    let mut held = Stream::open(fixture.send("POST", "/v1/locks/held/acquire", &accept, ""));
+    held.until("granted");
+    let mut page = Stream::open(fixture.send("GET", "/v1/state", &[], ""));
+    page.until("snapshot");
+    let handle = fixture.post("/v1/locks/detached/acquire", &json!({})).ok();
+    until("both wait", || fixture.waiting("busy") == 2);
+    let started = now();
+    fixture.begin_to_stop();
+    assert_eq!(Answer::read(&mut BufReader::new(waiting)).refused(503), "stopping");
+    assert_eq!(queued.until("refused")["title"], "stopping");
+    assert_eq!(held.until("released")["title"], "stopping");
+    while page.next().is_some() {}
+    fixture.stop();
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert_eq!((fixture.waiting("busy"), fixture.holders("held")), (0, 0));
+    assert!(!guard.is_lost());
+    // A client that has a handle keeps its lock, and uses it at another server.
+    assert_eq!(fixture.holders("detached"), 1);
+    let other = fixture.other(Options::default());
+    other.post("/v1/locks/detached/release", &json!({ "handle": handle["handle"] })).ok();
+    assert_eq!(fixture.holders("detached"), 0);
+}
