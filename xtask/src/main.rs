@@ -10,6 +10,7 @@ mod deny;
 mod documents;
 mod fuzz;
 mod msrv;
+mod mutants;
 mod portability;
 mod promises;
 mod requirements;
@@ -18,6 +19,7 @@ mod sh;
 mod sources;
 mod stall;
 mod test;
+mod torture;
 mod verify;
 
 use std::process::ExitCode;
@@ -51,6 +53,10 @@ enum Chore {
     Verify(verify::Options),
     /// Run the library's benchmarks and print the results.
     Bench(bench::Options),
+    /// Try to break the locks of one topology: many processes, many faults, and a checker of what happened.
+    Torture(torture::Options),
+    /// Show that the tests catch the bugs of locks: copies of the sources with one bug each.
+    Mutants(mutants::Options),
     /// Build the documents as a book, with an installed mdBook.
     Book,
     /// Print the variables that pass the servers' paths to the tests.
@@ -63,6 +69,8 @@ fn main() -> ExitCode {
         Chore::Test(options) => test::run(&options),
         Chore::Verify(options) => verify::run(&options),
         Chore::Bench(options) => bench::run(&options),
+        Chore::Torture(options) => torture::run(&options),
+        Chore::Mutants(options) => mutants::run(&options),
         Chore::Book => book::run(),
         Chore::Server(options) => server::run(&options),
     };

