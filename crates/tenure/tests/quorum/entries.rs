@@ -126,8 +126,8 @@ async fn a_detached_lock_is_released_at_every_node() {
     assert!(released.elapsed() < LONGEST / 2, "at once, and not when its lease ends");
 }
 
-/// Of several clients that try at the same moment, each may get a minority, and all may give up after some split votes: then one of
-/// them gets the lock when they try again, because nothing of the votes is left.
+/// Several clients that try at the same moment may each get a minority, and a client may learn last of the node that it got: it
+/// gave up before, and so did the others, and none had the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_several_that_do_not_wait_gets_the_lock() {
     let nodes = Nodes::start(3).await;
@@ -136,19 +136,14 @@ async fn one_of_several_that_do_not_wait_gets_the_lock() {
         clients.push(nodes.client().await);
     }
     for round in 0..150 {
+        let trying = clients.iter().map(|client| {
+            let lock = client.lock(format!("round {round}").as_str());
+            tokio::spawn(async move { lock.try_acquire().await.unwrap() })
+        });
+        let trying: Vec<_> = trying.collect();
         let mut guards = Vec::new();
-        for _ in 0..5 {
-            let trying = clients.iter().map(|client| {
-                let lock = client.lock(format!("round {round}").as_str());
-                tokio::spawn(async move { lock.try_acquire().await.unwrap() })
-            });
-            let trying: Vec<_> = trying.collect();
-            for task in trying {
-                guards.extend(task.await.unwrap());
-            }
-            if !guards.is_empty() {
-                break;
-            }
+        for task in trying {
+            guards.extend(task.await.unwrap());
         }
         assert_eq!(guards.len(), 1, "round {round}");
     }

@@ -79,7 +79,11 @@ pub(crate) enum Verdict {
     Outdated {
         last: Fence,
     },
-    Busy,
+    /// No majority is possible, and no node has granted it.
+    Busy {
+        /// Some answer is awaited, and may be a grant: then the vote is split.
+        is_open: bool,
+    },
     /// Some nodes granted it, and others granted it to other candidates: no candidate may have got enough.
     Split,
     Refused,
@@ -197,7 +201,7 @@ impl Candidate {
         if held + queued + asked + self.count(Ballot::is_outdated) >= self.needed && asked > 0 {
             return Verdict::Open;
         }
-        self.failure(held)
+        self.failure(held, asked)
     }
 
     /// The largest fence that a node has reported as its last.
@@ -289,7 +293,7 @@ impl Candidate {
         Verdict::Queued { ahead: ahead[at], free_in: free_in[at] }
     }
 
-    fn failure(&self, held: usize) -> Verdict {
+    fn failure(&self, held: usize, asked: usize) -> Verdict {
         let nodes = self.ballots.len();
         let busy = self.count(|ballot| matches!(ballot.claim, Claim::Busy));
         let silent = |unknown: bool| move |it: &Ballot| matches!(it.claim, Claim::Silent { is_unknown } if is_unknown | !unknown);
@@ -298,7 +302,7 @@ impl Candidate {
         } else if self.count(silent(false)) > nodes - self.needed || busy == 0 && held == 0 {
             Verdict::Failed { is_unknown: self.count(silent(true)) > 0 }
         } else if held == 0 {
-            Verdict::Busy
+            Verdict::Busy { is_open: asked > 0 }
         } else {
             Verdict::Split
         }

@@ -54,6 +54,11 @@ pub(super) enum Effect {
         fence: Fence,
         sent: Moment,
     },
+    /// The rest of the answers is awaited for so long.
+    AwaitRest {
+        round: u32,
+        delay: Duration,
+    },
     /// The caller, which believes that it waits, should ask.
     AskAgain,
 }
@@ -83,6 +88,9 @@ impl Quorum {
                 nodes.into_iter().for_each(|node| self.give_back(attempt, node, pause));
             }
             Effect::Commit { fence, sent } => self.commit(attempt, fence, sent),
+            Effect::AwaitRest { round, delay } => {
+                self.after(delay, attempt, move |quorum, it| it.rest_is_over(quorum, round));
+            }
             Effect::AskAgain => self.wake_to_ask(attempt),
         }
     }

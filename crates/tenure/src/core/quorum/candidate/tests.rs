@@ -55,8 +55,9 @@ fn the_verdict_falls_with_the_first_majority() {
 
 #[test]
 fn the_verdict_falls_when_no_majority_is_possible() {
-    assert_eq!(verdict(&[Claim::Busy, Claim::Busy, OPEN]), Verdict::Busy);
-    assert_eq!(verdict(&[Claim::Busy, DOWN, OPEN]), Verdict::Busy);
+    assert_eq!(verdict(&[Claim::Busy, Claim::Busy, OPEN]), Verdict::Busy { is_open: true });
+    assert_eq!(verdict(&[Claim::Busy, DOWN, OPEN]), Verdict::Busy { is_open: true });
+    assert_eq!(verdict(&[Claim::Busy; 3]), Verdict::Busy { is_open: false });
     assert_eq!(verdict(&[held(5), Claim::Busy, Claim::Busy]), Verdict::Split);
     assert_eq!(verdict(&[held(5), Claim::Busy, DOWN]), Verdict::Split);
     assert_eq!(verdict(&[Claim::Refused, Claim::Refused, OPEN]), Verdict::Refused);

@@ -286,7 +286,7 @@ impl Client {
                 let nodes: Vec<_> = (0..NODES).filter(outdated).collect();
                 self.ask(nodes.into_iter(), now)
             }
-            Verdict::Busy | Verdict::Split | Verdict::Refused | Verdict::Failed { .. } => {
+            Verdict::Busy { .. } | Verdict::Split | Verdict::Refused | Verdict::Failed { .. } => {
                 self.give_up()
             }
         }
