@@ -11,6 +11,7 @@ mod quorum {
 
     mod clocks;
     mod data_loss;
+    mod ends;
     pub(crate) mod entries;
     mod failures;
     pub(crate) mod independence;

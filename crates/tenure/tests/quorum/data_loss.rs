@@ -47,7 +47,8 @@ async fn a_node_that_restarts_empty_does_not_vote() {
 }
 
 /// I1: the same with FLUSHALL, which is no restart: every operation finds in the same step that the marker is missing.
-/// After the quarantine the node votes again, by itself.
+/// After the quarantine the node votes again, by itself, and gets the counts of latches again: a latch that was open closed when
+/// a second node had lost its data.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flushed_node_votes_again_after_the_quarantine() {
     let nodes = Nodes::start(3).await;
@@ -56,6 +57,7 @@ async fn a_flushed_node_votes_again_after_the_quarantine() {
     proxies[2].refuse(true);
     proxies[2].cut();
     let guard = acquire(&holder, "x").await;
+    other.latch("l", 1).count_down().await.unwrap();
     let flushed = now();
     nodes.0[0].connect().unwrap().command(&["FLUSHALL"]).unwrap();
     for _ in 0..20 {
@@ -68,6 +70,7 @@ async fn a_flushed_node_votes_again_after_the_quarantine() {
     until("the node is marked again", async || marker() == Reply::Integer(1)).await;
     assert!(flushed.elapsed() > Duration::from_secs(35), "the longest lease, and 30 s");
     until_well(&other).await;
+    until("the count is there again", async || nodes.locks_at(0).await == 1).await;
 }
 
 /// I1: a restart with all its data cannot be distinguished from one with old data, so the node waits as well.

@@ -79,14 +79,15 @@ impl Quorum {
         mut caller: Caller,
     ) -> (Arc<Attempt>, Vec<Sending>) {
         let key = (request.name.clone(), request.entry);
-        // A waiter may ask once more before it knows that it was granted the lock.
-        let held = self.holds.attempt_of(&request.name, request.entry);
         loop {
             let attempt = match lock(&self.attempts).entry(key.clone()) {
                 Slot::Occupied(known) => known.get().clone(),
                 Slot::Vacant(free) => {
                     let proposal = self.propose(None);
                     let attempt = Attempt::new(request.clone(), self.size, proposal);
+                    // A waiter may ask once more before it knows that it was granted the lock. Asked for now that its attempt
+                    // is gone: it is noted as held before.
+                    let held = self.holds.attempt_of(&request.name, request.entry);
                     held.iter().for_each(|held| attempt.adopt_entries(held));
                     free.insert(Arc::new(attempt)).clone()
                 }

@@ -151,6 +151,15 @@ impl Attempt {
         Entry { owner: self.request.entry.owner, number: lock(&self.state).entries[node] }
     }
 
+    /// The entry by which a node gets the hold again: another one, if the node may still end the last one (I1).
+    pub(super) fn entry_to_repair(&self, node: usize, may_end: impl Fn(Entry) -> bool) -> Entry {
+        let mut state = lock(&self.state);
+        if may_end(state.entry(self, node)) {
+            state.renumber(self, node);
+        }
+        state.entry(self, node)
+    }
+
     /// The nodes know the entry by the numbers that it has in another attempt: another number would be a second entry there.
     pub(super) fn adopt_entries(&self, other: &Self) {
         let entries = lock(&other.state).entries.clone();
@@ -218,9 +227,10 @@ impl Attempt {
             state.rounds[node] = state.last_round;
             if quorum.nodes[node].may_end(&self.request.name, state.entry(self, node)) {
                 if !self.is_movable() {
-                    state.candidate.answer(node, Claim::Silent { is_unknown: true });
+                    // Nothing is sent there; what an earlier attempt has left there is being ended.
+                    state.candidate.answer(node, Claim::Silent { is_unknown: false });
                     let why = "it has not confirmed that the last attempt ended";
-                    state.errors[node] = Some(StoreError::unknown(why));
+                    state.errors[node] = Some(StoreError::refused(why));
                     continue;
                 }
                 state.renumber(self, node);

@@ -33,7 +33,7 @@ const MOST: usize = 10_000;
 /// How many of them are sent to one node in one go.
 const SENT: usize = 128;
 
-/// The counts of this client that some nodes may not have.
+/// The counts of this client. They are kept for as long as they last: a node that loses its data gets them again.
 #[derive(Default)]
 pub(super) struct Counts {
     owed: Mutex<Vec<Arc<Owed>>>,
@@ -107,9 +107,17 @@ impl Attempt {
 }
 
 impl Counts {
+    /// Whether all nodes have all of them.
     #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        lock(&self.owed).is_empty()
+    pub(super) fn are_delivered(&self, nodes: usize) -> bool {
+        lock(&self.owed).iter().all(|it| (0..nodes).all(|node| !it.is_missing_at(node)))
+    }
+
+    /// A node has lost its data, and votes again: it has none of them.
+    pub(super) fn lose_at(&self, node: usize) {
+        for it in lock(&self.owed).iter() {
+            lock(&it.attempt.state).candidate.give_back(node);
+        }
     }
 
     /// The counts of this owner were taken away: they must not come back.
@@ -130,11 +138,12 @@ impl Counts {
         }
     }
 
-    /// Forgets the counts that all nodes have, or that have ended. Returns the others.
+    /// Forgets the counts that have ended. Returns those that some node does not have.
     fn unfinished(&self, nodes: usize, now: Moment) -> Vec<Arc<Owed>> {
         let mut owed = lock(&self.owed);
-        owed.retain(|it| it.until > now && (0..nodes).any(|node| it.is_missing_at(node)));
-        owed.clone()
+        owed.retain(|it| it.until > now);
+        let is_unfinished = |it: &&Arc<Owed>| (0..nodes).any(|node| it.is_missing_at(node));
+        owed.iter().filter(is_unfinished).cloned().collect()
     }
 }
 

@@ -75,14 +75,31 @@ impl Quorum {
         entry: Entry,
         result: Result<Acquired, StoreError>,
     ) -> Result<(), StoreError> {
-        if !matches!(result?, Acquired::Granted(_)) {
+        let name = attempt.request.name.clone();
+        let result = result.inspect_err(|_| {
+            // It may have both entries now; the first one counts.
+            self.nodes[node].leave_behind(name.clone(), entry, self.over(&attempt.request));
+            if self.is_detached(&name, entry.owner) {
+                self.end_at(node, attempt);
+            }
+        })?;
+        if !matches!(result, Acquired::Granted(_)) {
             return Err(StoreError::refused("it does not hold the lock any more"));
         }
-        let name = attempt.request.name.clone();
         let former = attempt.rename_at(node, entry);
         let ends = former.unwrap_or(entry);
         self.nodes[node].end(CancelRequest { name, entry: ends }, self.over(&attempt.request));
         former.map(drop).ok_or_else(|| StoreError::refused("it was released"))
+    }
+
+    /// A hold was detached: the process with its handle ends it by the number that most nodes have. Another one ends here.
+    pub(super) fn end_unrenamed(&self, attempt: &Attempt) {
+        let entries: Vec<_> = (0..self.nodes.len()).map(|node| attempt.entry_at(node)).collect();
+        let times = |entry: &Entry| entries.iter().filter(|it| *it == entry).count();
+        let common = entries.iter().copied().max_by_key(times);
+        for (node, _) in entries.iter().enumerate().filter(|(_, entry)| Some(**entry) != common) {
+            self.end_at(node, attempt);
+        }
     }
 
     fn count_renamed(

@@ -8,7 +8,9 @@ use super::attempt::{Attempt, Caller, Sending};
 use super::{Quorum, pause};
 use crate::core::fence::Fence;
 use crate::core::moment::Moment;
-use crate::engine::{Acquired, Answer, CancelRequest, Grant, Renewal, Standing, Wakeup};
+use crate::engine::{
+    AcquireRequest, Acquired, Answer, CancelRequest, Grant, Renewal, Standing, Wakeup,
+};
 use crate::error::StoreError;
 use crate::foreign;
 use crate::owner::Entry;
@@ -81,7 +83,11 @@ impl Quorum {
             }
             Effect::Failed { end, callers, result } => {
                 self.strike(attempt);
-                end.into_iter().for_each(|node| self.end_at(node, attempt));
+                let AcquireRequest { name, entry, .. } = &attempt.request;
+                // A question about what is held: that it fails must not end the hold.
+                if self.holds.attempt_of(name, *entry).is_none() {
+                    end.into_iter().for_each(|node| self.end_at(node, attempt));
+                }
                 answer(callers, &result);
             }
             Effect::GiveBack { nodes, pause } => {

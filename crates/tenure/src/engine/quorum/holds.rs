@@ -183,8 +183,9 @@ impl Holds {
         name: &LockName,
         owner: Owner,
         node: usize,
+        may_end: impl Fn(Entry) -> bool,
     ) -> Vec<(Arc<Attempt>, AcquireRequest)> {
-        let repairs = |record: &mut Record| record.repairs(node, clock::now());
+        let repairs = |record: &mut Record| record.repairs(node, clock::now(), may_end);
         self.with_last(name, owner, repairs).unwrap_or_default()
     }
 

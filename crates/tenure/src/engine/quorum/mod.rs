@@ -179,7 +179,10 @@ impl Quorum {
     /// A hold now belongs to the process that has its handle.
     fn note_detached(&self, name: &LockName, owner: Owner) {
         let (now, mut detached) = (clock::now(), lock(&self.detached));
-        detached.retain(|_, until| *until > now);
+        // Whenever the number has doubled, so that each costs the same.
+        if detached.len().is_power_of_two() {
+            detached.retain(|_, until| *until > now);
+        }
         detached.insert((name.clone(), owner), now + self.longest * 2 + LATE_MESSAGE);
     }
 
@@ -234,6 +237,7 @@ impl Engine for QuorumEngine {
     }
 
     fn detach(&self, name: &LockName, owner: crate::Owner) -> Result<(), StoreError> {
+        let detached = self.quorum.holds.attempts_of(name, owner);
         if !self.quorum.holds.forget(name, owner) {
             return Err(StoreError::refused(
                 "on a quorum the entries of one owner are counted by its client, so that one of several cannot be detached: \
@@ -241,6 +245,7 @@ impl Engine for QuorumEngine {
             ));
         }
         self.quorum.note_detached(name, owner);
+        detached.iter().for_each(|attempt| self.quorum.end_unrenamed(attempt));
         self.quorum.nodes.iter().try_for_each(|node| node.engine().detach(name, owner))
     }
 

@@ -268,9 +268,19 @@ impl Node {
     pub(super) fn end(self: &Arc<Self>, request: CancelRequest, until: Moment) {
         let node = self.clone();
         let CancelRequest { name, entry } = request.clone();
+        let key = (name.clone(), entry);
+        let is_known = lock(&self.left).contains_key(&key);
+        // Noted before it is sent: until it is answered, it may end whatever is granted to this entry.
+        self.leave_behind(name, entry, until);
+        lock(&self.left).get_mut(&key).into_iter().for_each(|it| it.is_in_flight = true);
         on_arrival(self.engine().cancel(request), move |result| {
-            if result.is_err() {
-                node.leave_behind(name, entry, until);
+            let mut left = lock(&node.left);
+            match result {
+                // Of an end that failed before, a copy may still arrive.
+                Ok(()) if !is_known => drop(left.remove(&key)),
+                _ => left.get_mut(&key).into_iter().for_each(|it| {
+                    (it.is_in_flight, it.is_done) = (false, result.is_ok());
+                }),
             }
         });
     }

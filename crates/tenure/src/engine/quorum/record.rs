@@ -125,10 +125,9 @@ impl Record {
             let alone = self.released.filter(|_| self.counted.is_empty());
             return alone.and_then(|entry| self.take(entry)).unwrap_or_else(|| self.remaining());
         }
-        if self.attempts.len() == 1 && !self.counted.is_empty() {
-            if self.released.is_some() {
-                return Leaving::Unknown;
-            }
+        // It stands for those that are counted, however often it ends: the nodes have no other one.
+        let is_last = matches!(&self.attempts[..], [last] if last.request.entry == entry);
+        if is_last && !self.counted.is_empty() {
             self.released = Some(entry);
             return self.remaining();
         }
@@ -152,7 +151,12 @@ impl Record {
 
     /// One request for each entry that a node is not known to have. None for a party of a barrier: it would arrive there
     /// once more.
-    pub(super) fn repairs(&self, node: usize, now: Moment) -> Vec<(Arc<Attempt>, AcquireRequest)> {
+    pub(super) fn repairs(
+        &self,
+        node: usize,
+        now: Moment,
+        may_end: impl Fn(Entry) -> bool,
+    ) -> Vec<(Arc<Attempt>, AcquireRequest)> {
         let missing = self.attempts.iter().filter(|attempt| !attempt.is_held_now(node, now));
         let repair = |attempt: &Arc<Attempt>| {
             let shape = attempt.request.shape;
@@ -161,7 +165,7 @@ impl Record {
             }
             let shape = Shape::new(shape.kind(), shape.limit(), self.permits).ok()?;
             let proposal = Some(Proposal { fence: self.fence, is_repair: true });
-            let entry = attempt.entry_at(node);
+            let entry = attempt.entry_to_repair(node, &may_end);
             let request =
                 AcquireRequest { entry, shape, queue: None, proposal, ..attempt.request.clone() };
             Some((attempt.clone(), request))

@@ -193,7 +193,8 @@ impl Quorum {
 
     /// Gives a hold back to a node that lost it, for as long as a majority has proved it.
     fn repair(self: &Arc<Self>, node: usize, renewal: &Renewal, lease: crate::Lease) {
-        for (attempt, request) in self.holds.repairs(&renewal.name, renewal.owner, node) {
+        let may_end = |entry| self.nodes[node].may_end(&renewal.name, entry);
+        for (attempt, request) in self.holds.repairs(&renewal.name, renewal.owner, node, may_end) {
             self.repair_with(node, attempt, AcquireRequest { lease, ..request });
         }
     }

@@ -241,6 +241,7 @@ impl Quorum {
             Some(other) => Err(other),
             None => {
                 self.nodes[node].admit(Arc::new(engine), run_id);
+                self.counts.lose_at(node);
                 Ok(())
             }
         }
