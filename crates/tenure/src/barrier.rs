@@ -37,7 +37,7 @@ pub struct Barrier {
 
 impl Barrier {
     pub(crate) fn new(lock: Lock) -> Self {
-        Self { lock }
+        Self { lock: lock.without_fallback() }
     }
 
     /// Sets the note that is shown while this party waits.

@@ -25,6 +25,7 @@ use crate::error::{Error, StoreError};
 use crate::events::Events;
 use crate::guard::Guard;
 use crate::info::About;
+use crate::owner::Owner;
 use crate::sync::lock;
 use crate::telemetry;
 use crate::telemetry::spans::{self, Scope};
@@ -141,6 +142,11 @@ impl Tenure {
         std::mem::forget(self);
     }
 
+    /// Whether another owner of this client holds the fallback's own mutex of this name.
+    pub(crate) fn is_beside_the_fallback(&self, spec: &Spec, owner: Owner) -> bool {
+        self.client.is_beside_the_fallback(spec, owner)
+    }
+
     pub(crate) fn driver(&self) -> &Arc<Driver> {
         &self.client.driver
     }
@@ -182,7 +188,7 @@ impl Client {
         {
             return Ok(None);
         }
-        match self.fall_back(&spec.name, result.as_ref().err()).await? {
+        match self.fall_back(spec, result.as_ref().err()).await? {
             Some(other) => match other.try_acquire(spec).await? {
                 Some(guard) => self.beside_the_store(spec, guard, Some(clock::now())).await,
                 None => Ok(None),
@@ -199,6 +205,8 @@ impl Client {
         let late = || Error::TimedOut { name: spec.name.clone(), waited: waited() };
         loop {
             if self.waits(result.as_ref().err(), wait, waited()) {
+                // The patience of the client may be as short as nothing.
+                self.driver.pause_before_retry().await;
                 result = self.driver.acquire(spec, &wait.after(waited())).await;
             } else if let Ok(guard) = &result
                 && self.is_beside_the_fallback(spec, guard.owner())
@@ -214,7 +222,7 @@ impl Client {
                 break;
             }
         }
-        match self.fall_back(&spec.name, result.as_ref().err()).await? {
+        match self.fall_back(spec, result.as_ref().err()).await? {
             Some(other) => {
                 let guard = other.acquire(spec, &wait.after(waited())).await?;
                 let guard = self.beside_the_store(spec, guard, until).await?;

@@ -50,7 +50,12 @@ pub struct Election {
 impl Election {
     pub(crate) fn new(lock: Lock) -> Self {
         let (lease, retry) = (LEASE, RETRY);
-        Self { lock: lock.fair().lease(lease), lease, renew_deadline: None, retry }
+        Self {
+            lock: lock.fair().lease(lease).without_fallback(),
+            lease,
+            renew_deadline: None,
+            retry,
+        }
     }
 
     /// Sets the candidate's name, as others see it. The default is host, process and program.

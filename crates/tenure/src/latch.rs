@@ -38,7 +38,7 @@ pub struct Latch {
 
 impl Latch {
     pub(crate) fn new(lock: Lock, count: u32) -> Self {
-        Self { lock, count }
+        Self { lock: lock.without_fallback(), count }
     }
 
     /// Sets how long a count stays. The default is 24 hours, which is also the maximum.

@@ -276,6 +276,14 @@ impl Lock {
         Ok(self.spec()?.name.clone())
     }
 
+    /// The fallback does not serve it.
+    pub(crate) fn without_fallback(self) -> Self {
+        self.change(|spec| {
+            spec.falls_back = false;
+            Ok(())
+        })
+    }
+
     pub(crate) fn spec(&self) -> Result<Arc<Spec>, Error> {
         let spec = self.spec.clone()?;
         spec.check()?;

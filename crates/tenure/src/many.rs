@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::client::Tenure;
 use crate::clock;
 use crate::core::moment::Moment;
-use crate::driver::{Driver, Spec};
+use crate::driver::Spec;
 use crate::error::{Error, Invalid, Lost};
 use crate::guard::{Guard, Released, protect};
 use crate::lock::Lock;
@@ -89,17 +90,22 @@ async fn try_all(locks: &[Lock]) -> Result<Vec<Guard>, Error> {
         locks.chunk_by(|one, next| Arc::ptr_eq(one.tenure().driver(), next.tenure().driver()))
     {
         let specs = run.iter().map(Lock::spec).collect::<Result<Vec<Arc<Spec>>, Error>>()?;
-        attempts.push(attempt(run[0].tenure().driver().clone(), specs));
+        attempts.push(attempt(run[0].tenure(), specs));
     }
     let granted: Vec<_> = join_all(attempts).await.into_iter().flatten().collect();
     Ok(granted.into_iter().map_while(|guard| guard).collect())
 }
 
-async fn attempt(driver: Arc<Driver>, specs: Vec<Arc<Spec>>) -> Vec<Option<Guard>> {
+async fn attempt(tenure: &Tenure, specs: Vec<Arc<Spec>>) -> Vec<Option<Guard>> {
+    let driver = tenure.driver();
     let granted = driver.try_all(&specs).await;
     let started = clock::now();
     let confirm = async |(spec, guard): (&Arc<Spec>, Option<Guard>)| {
         let mut guard = driver.confirm(spec, guard?, Moment::NEVER).await.ok()?;
+        // A task of this client holds the fallback's own: it is waited for alone.
+        if tenure.is_beside_the_fallback(spec, guard.owner()) {
+            return None;
+        }
         guard.begin(clock::now().since(started));
         Some(guard)
     };

@@ -15,6 +15,7 @@ mod redis {
     mod distance;
     mod endings;
     mod failover;
+    mod fallback;
     mod hostile;
     mod kinds;
     mod loading;

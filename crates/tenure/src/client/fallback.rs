@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::{Client, PATIENCE};
 use crate::clock;
 use crate::core::moment::Moment;
-use crate::core::name::LockName;
 use crate::core::shape::Kind;
 use crate::driver::{Driver, Settings, Spec};
 use crate::engine::{Engine, MemoryEngine};
@@ -29,7 +28,9 @@ use crate::wait::Wait;
 /// A store that answers with an error is reached, and is not replaced: it is full, refuses the login, or cannot read a lock.
 /// Such an error is returned, as with [`Fallback::Fail`].
 ///
-/// A lock of a fallback cannot be [detached](crate::Guard::detach).
+/// A lock of a fallback cannot be [detached](crate::Guard::detach). Latches, barriers and elections have no fallback: a count
+/// that others never see would be reported as done, and there would be two leaders. With [`Fallback::Process`] and
+/// [`Fallback::Machine`] they fail, as with [`Fallback::Fail`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fallback {
@@ -90,14 +91,14 @@ impl Client {
     /// The driver to use instead of the store's after this error, if there is one.
     pub(super) async fn fall_back(
         &self,
-        name: &LockName,
+        spec: &Spec,
         error: Option<&Error>,
     ) -> Result<Option<Arc<Driver>>, Error> {
         let Some(error) = error.filter(|error| is_out_of_reach(error)) else { return Ok(None) };
-        if matches!(self.fallback, Fallback::Fail | Fallback::Wait) {
+        if !spec.falls_back || matches!(self.fallback, Fallback::Fail | Fallback::Wait) {
             return Ok(None);
         }
-        telemetry::fell_back(name, self.fallback, error);
+        telemetry::fell_back(&spec.name, self.fallback, error);
         if let Some(driver) = lock(&self.local).clone() {
             return Ok(Some(driver));
         }

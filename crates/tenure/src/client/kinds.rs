@@ -92,6 +92,7 @@ impl Tenure {
                 is_watched: true,
                 at_least: 0,
                 is_fair: false,
+                falls_back: true,
                 identity: Identity::Each,
                 about: self.client.about.clone(),
                 replication: self.client.replication,

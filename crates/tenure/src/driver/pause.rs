@@ -2,9 +2,11 @@
 //! a second by then, and would be added to every failover.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::Driver;
 use super::watch::Watch;
+use crate::clock;
 use crate::core::moment::Moment;
 
 /// How often the store could be reached again after it could not be.
@@ -29,7 +31,15 @@ impl Returns {
     }
 }
 
+/// Between two acquires that wait for a store which cannot be reached; until it returns at the latest.
+const RETRY: Duration = Duration::from_millis(100);
+
 impl Driver {
+    /// Pauses before an acquire that has failed is tried again.
+    pub(crate) async fn pause_before_retry(&self) {
+        self.pause(clock::now() + RETRY, self.returned()).await;
+    }
+
     /// To be called before a request is sent that is tried again after an error.
     pub(super) fn returned(&self) -> Returned {
         self.returns.so_far()

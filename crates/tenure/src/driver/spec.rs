@@ -23,6 +23,9 @@ pub(crate) struct Spec {
     pub(crate) at_least: u32,
     /// Whether local hand-over is off.
     pub(crate) is_fair: bool,
+    /// Whether the fallback may serve it. Not where the caller gets no guard that would say so, and not where two holders at a
+    /// time are never wanted.
+    pub(crate) falls_back: bool,
     pub(crate) identity: Identity,
     pub(crate) about: Arc<About>,
     /// The group under which metrics count it.
