@@ -89,7 +89,7 @@ pub enum Error {
     NotAFence {
         /// The resource.
         resource: LockName,
-        /// The number, which came from the caller or is stored with the data.
+        /// The number, which came from the caller.
         value: i128,
     },
 
@@ -125,9 +125,9 @@ pub(crate) fn to_stored(resource: &LockName, fence: Fence) -> Result<i64, Error>
 /// The fence that is stored as this number.
 pub(crate) fn from_stored(resource: &LockName, stored: i64) -> Result<Fence, Error> {
     let fence = u64::try_from(stored).map(Fence::from_value).ok();
-    fence
-        .filter(|fence| *fence <= Fence::MAX)
-        .ok_or_else(|| Error::NotAFence { resource: resource.clone(), value: stored.into() })
+    fence.filter(|fence| *fence <= Fence::MAX).ok_or_else(|| {
+        Error::store(resource, format!("what is stored as its last fence is none: {stored}"))
+    })
 }
 
 #[cfg(test)]

@@ -89,7 +89,8 @@ impl<C: RunScript> RedisFences<C> {
     /// one hash tag.
     ///
     /// # Errors
-    /// As for [`register`](Self::register); after [`Error::Store`] the value may be set or not.
+    /// As for [`register`](Self::register); after [`Error::Store`] the value may be set or not. Also if `key` is that of the
+    /// fence.
     pub async fn set(
         &self,
         resource: &LockName,

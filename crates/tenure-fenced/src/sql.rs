@@ -84,7 +84,7 @@ assert_eq!((overtaken.fence(), overtaken.newer()), (stopped, current));
 pub struct Fences {
     register: Arc<str>,
     check: Arc<str>,
-    /// Whether `register` inserts a row that is missing.
+    /// Whether `register` inserts a row that is missing. There is one row for each resource then.
     inserts: bool,
 }
 
@@ -99,7 +99,8 @@ impl Fences {
     /// equals the name of the resource.
     ///
     /// This is the column of [`tenure::fenced::SQL_SET`] and [`SQL_CHECK`](tenure::fenced::SQL_CHECK), which check it
-    /// in the caller's own statement. A row that is missing is an error ([`Error::NoRow`]). Both names become part of
+    /// in the caller's own statement. A row that is missing is an error ([`Error::NoRow`]); one that is inserted must have the
+    /// fence of the holder that inserts it. Both names become part of
     /// the statement as they are: they must come from the program, never from input.
     #[must_use]
     pub fn in_column(table: &'static str, key: &'static str) -> Self {
@@ -155,11 +156,34 @@ impl Fences {
         fence: Fence,
     ) -> Result<(), Error> {
         let mine = error::to_stored(resource, fence)?;
+        let (mut oldest, newest) = self.store(transaction, resource, mine).await?;
+        refuse_overtaken(resource, fence, newest)?;
+        if D::SNAPSHOTS_STATEMENTS && !self.inserts {
+            // A row that was inserted while the statement waited for another transaction is not in its snapshot. Now
+            // that the other rows are locked, it is in the next one.
+            let (again, newest) = self.store(transaction, resource, mine).await?;
+            refuse_overtaken(resource, fence, newest)?;
+            oldest = again;
+        }
+        if oldest == fence {
+            return Ok(());
+        }
+        Err(Error::store(
+            resource,
+            "the database did not store the fence: is there a trigger that changes it?",
+        ))
+    }
+
+    /// Stores the fence where it is the largest. Returns the smallest and the largest that are stored then.
+    async fn store<D: Database>(
+        &self,
+        transaction: &mut Transaction<'_, D>,
+        resource: &LockName,
+        mine: i64,
+    ) -> Result<(Fence, Fence), Error> {
         let rows = D::fences(transaction, &self.register, resource.as_str(), Some(mine)).await;
-        let rows = rows.map_err(|cause| Error::store(resource, cause))?;
-        let newest = rows.into_iter().max();
-        let newest = newest.ok_or_else(|| Error::NoRow { resource: resource.clone() })?;
-        refuse_overtaken(resource, fence, error::from_stored(resource, newest)?)
+        let stored = stored(resource, rows)?;
+        stored.ok_or_else(|| Error::NoRow { resource: resource.clone() })
     }
 
     /// Checks that the fence is registered and not overtaken. It stays so until the transaction ends, so the caller
@@ -178,15 +202,31 @@ impl Fences {
         error::to_stored(resource, fence)?;
         let unregistered = || Error::Unregistered { resource: resource.clone(), fence };
         let rows = D::fences(transaction, &self.check, resource.as_str(), None).await;
-        let rows = rows.map_err(|cause| Error::store(resource, cause))?;
-        let (Some(oldest), Some(newest)) = (rows.iter().min(), rows.iter().max()) else {
+        let Some((oldest, newest)) = stored(resource, rows)? else {
             let no_row = || Error::NoRow { resource: resource.clone() };
             return Err(if self.inserts { unregistered() } else { no_row() });
         };
-        refuse_overtaken(resource, fence, error::from_stored(resource, *newest)?)?;
-        let oldest = error::from_stored(resource, *oldest)?;
+        refuse_overtaken(resource, fence, newest)?;
         if oldest == fence { Ok(()) } else { Err(unregistered()) }
     }
+}
+
+/// The smallest and the largest of the fences that are stored; none without a row.
+fn stored(
+    resource: &LockName,
+    rows: Result<Vec<Option<i64>>, sqlx::Error>,
+) -> Result<Option<(Fence, Fence)>, Error> {
+    let rows = rows.map_err(|cause| Error::store(resource, cause))?;
+    let read = |row: Option<i64>| match row {
+        Some(stored) => error::from_stored(resource, stored),
+        // No number is larger or smaller than NULL, so it would refuse no holder.
+        None => Err(Error::store(
+            resource,
+            "the column of the fence is NULL: declare it as BIGINT NOT NULL DEFAULT 0",
+        )),
+    };
+    let fences = rows.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    Ok(fences.iter().min().copied().zip(fences.iter().max().copied()))
 }
 
 fn refuse_overtaken(resource: &LockName, fence: Fence, stored: Fence) -> Result<(), Error> {

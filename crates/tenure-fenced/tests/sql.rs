@@ -41,4 +41,5 @@ on_every_database! {
     a_key_may_be_a_number,
     a_number_that_is_no_fence_is_not_stored,
     first_holders_at_once_are_put_in_order,
+    a_column_that_is_null_is_an_error,
 }

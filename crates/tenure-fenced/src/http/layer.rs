@@ -235,7 +235,7 @@ impl<M, F> Rules<M, F> {
             NoFence::Malformed => Problem::new(
                 self.malformed.status(),
                 Reason::Malformed,
-                "the header Tenure-Fence must be there once, and be a number from 0 to 9007199254740991",
+                "the header Tenure-Fence must be there once, and be a number from 1 to 9007199254740991",
             ),
         }
     }

@@ -151,3 +151,23 @@ pub(crate) async fn first_holders_at_once_are_put_in_order<D: Database>(pool: &P
     assert_eq!(admitted.last(), Some(&HOLDERS));
     check(pool, &Fences::in_table(), "new", HOLDERS).await.unwrap();
 }
+
+/// A column without NOT NULL refused no holder on SQLite, which reads NULL as 0.
+pub(crate) async fn a_column_that_is_null_is_an_error<D: Database>(pool: &Pool<D>)
+where
+    for<'c> &'c mut D::Connection: sqlx::Executor<'c, Database = D>,
+{
+    let table = "CREATE TABLE goods (item TEXT, fence BIGINT)";
+    let mut connection = pool.acquire().await.unwrap();
+    for statement in [table, "INSERT INTO goods (item) VALUES ('lamp')"] {
+        sqlx::raw_sql(statement).execute(&mut *connection).await.unwrap();
+    }
+    drop(connection);
+    let fences = Fences::in_column("goods", "item");
+    for refused in [
+        register(pool, &fences, "lamp", 9).await.unwrap_err(),
+        check(pool, &fences, "lamp", 9).await.unwrap_err(),
+    ] {
+        assert!(refused.to_string().contains("NOT NULL"), "{refused}");
+    }
+}

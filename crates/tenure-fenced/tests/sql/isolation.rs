@@ -21,12 +21,16 @@ async fn start_later_holder(pool: &PgPool, begin: &'static str) -> JoinHandle<Re
         transaction.commit().await.unwrap();
         Ok(amount)
     });
+    until_it_waits(pool, &later).await;
+    later
+}
+
+async fn until_it_waits<T>(pool: &PgPool, later: &JoinHandle<T>) {
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
     while sqlx::query_scalar::<_, i64>(waits).fetch_one(pool).await.unwrap() == 0 {
         assert!(!later.is_finished(), "it did not wait");
         tokio::task::yield_now().await;
     }
-    later
 }
 
 async fn register_and_write(pool: &PgPool) -> Transaction<'static, Postgres> {
@@ -98,4 +102,32 @@ async fn sqlite_refuses_a_holder_that_read_before_it_registered() {
     other.commit().await.unwrap();
     let refused = Fences::in_table().register(&mut early, &name("lamp"), fence(8)).await;
     assert!(matches!(refused, Err(Error::Store { .. })), "{refused:?}");
+}
+
+/// I4: a holder inserted a row while the next one waited to register. That row was not in the snapshot of the waiting statement,
+/// and the overtaken holder could change it after the next one had read it.
+#[tokio::test]
+async fn a_row_that_was_inserted_meanwhile_is_registered() {
+    let (_server, pool) = postgres().await;
+    let fences = Fences::in_column("stock", "item");
+    let mut earlier = pool.begin().await.unwrap();
+    fences.register(&mut earlier, &name("desk"), fence(7)).await.unwrap();
+    let insert = "INSERT INTO stock (item, amount, fence) VALUES ('desk', 30, 7)";
+    sqlx::query(insert).execute(&mut *earlier).await.unwrap();
+
+    let (later, of_later) = (pool.clone(), fences.clone());
+    let later = tokio::spawn(async move {
+        let mut transaction = later.begin().await.unwrap();
+        of_later.register(&mut transaction, &name("desk"), fence(9)).await.unwrap();
+        transaction.commit().await.unwrap();
+    });
+    until_it_waits(&pool, &later).await;
+    earlier.commit().await.unwrap();
+    later.await.unwrap();
+
+    let late = "UPDATE stock SET amount = 0, fence = 7 WHERE item = 'desk' AND fence <= 7";
+    let late = sqlx::query(late).execute(&pool).await.unwrap();
+    assert_eq!(late.rows_affected(), 0);
+    let mut writing = pool.begin().await.unwrap();
+    fences.check(&mut writing, &name("desk"), fence(9)).await.unwrap();
 }
