@@ -8,7 +8,7 @@ mod survey;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as Shared, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -114,7 +114,8 @@ struct Exporter {
 #[derive(Default)]
 struct Reading {
     tenure: Option<Tenure>,
-    findings: Vec<Finding>,
+    /// Written by a task: an examination takes dozens of round trips.
+    findings: Arc<Shared<Vec<Finding>>>,
     examined: Option<Instant>,
     page: Option<(Instant, String)>,
 }
@@ -126,7 +127,11 @@ impl Exporter {
             return page.clone();
         }
         let read = timeout(PATIENCE, self.read(&mut reading)).await.ok().flatten();
-        let page = page(read.as_ref(), &reading.findings);
+        if read.is_some() {
+            reading.examine().await;
+        }
+        let findings = lock(&reading.findings).clone();
+        let page = page(read.as_ref(), &findings);
         reading.page = Some((Instant::now(), page.clone()));
         page
     }
@@ -139,11 +144,27 @@ impl Exporter {
             reading.tenure = store.connect_with(builder).await.ok();
         }
         let tenure = reading.tenure.as_ref()?;
-        let survey = Survey::of(tenure, prefix, *limit).await.ok()?;
-        if reading.examined.is_none_or(|at| at.elapsed() >= EXAMINE) {
-            reading.findings = tenure.checkup().await.unwrap_or_default();
-            reading.examined = Some(Instant::now());
-        }
-        Some(survey)
+        Survey::of(tenure, prefix, *limit).await.ok()
     }
+}
+
+impl Reading {
+    /// Examines the store, if it is time. A store that is far away takes longer than a page may: its findings are on a later one.
+    /// If it fails, the last findings stay.
+    async fn examine(&mut self) {
+        let is_due = self.examined.is_none_or(|at| at.elapsed() >= EXAMINE);
+        let Some(tenure) = self.tenure.clone().filter(|_| is_due) else { return };
+        self.examined = Some(Instant::now());
+        let findings = self.findings.clone();
+        let examining = tokio::spawn(async move {
+            if let Ok(Ok(found)) = timeout(EXAMINE, tenure.checkup()).await {
+                *lock(&findings) = found;
+            }
+        });
+        let _ = timeout(PATIENCE / 2, examining).await;
+    }
+}
+
+fn lock<T>(mutex: &Shared<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

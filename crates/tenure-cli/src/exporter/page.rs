@@ -1,5 +1,6 @@
 //! The page that Prometheus reads, in its text format.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use tenure::engine::Finding;
@@ -22,9 +23,10 @@ pub(super) fn page(survey: Option<&Survey>, findings: &[Finding]) -> String {
         "tenure_store_finding",
         "A finding of `tenure doctor` about the store, once a minute.",
     );
-    for finding in findings {
-        let severity = shape::severity(finding);
-        page.sample("tenure_store_finding", &[("topic", finding.topic), ("severity", severity)], 1);
+    // Each node of a cluster has its own, and a series may be there only once.
+    let found: BTreeSet<_> = findings.iter().map(|it| (it.topic, shape::severity(it))).collect();
+    for (topic, severity) in found {
+        page.sample("tenure_store_finding", &[("topic", topic), ("severity", severity)], 1);
     }
     page.0
 }
@@ -123,5 +125,12 @@ mod tests {
         survey.groups.insert(("a\"\\\n".to_owned(), "mutex"), group);
         let page = page(Some(&survey), &[]);
         assert!(page.contains(r#"tenure_store_locks{prefix="a\"\\\n",kind="mutex"} 2"#), "{page}");
+    }
+
+    #[test]
+    fn a_finding_of_several_nodes_is_one_series() {
+        let finding = || Finding::fine("clock", "it is that of this machine");
+        let page = page(None, &[finding(), finding()]);
+        assert_eq!(page.matches("tenure_store_finding{").count(), 1, "{page}");
     }
 }

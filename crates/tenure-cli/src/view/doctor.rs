@@ -41,8 +41,8 @@ pub(crate) async fn doctor(arguments: Arguments) -> Result<(), ExitCode> {
     }
 }
 
-/// A refusal is to be reported, not retried; a slow reply may still arrive.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// A refusal is to be reported, and not retried for long; the reply of a store that is far away may still arrive.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Tries every operation, and asks the store for its own findings.
 async fn examine(store: &Store) -> Result<Vec<Finding>, Unusable> {

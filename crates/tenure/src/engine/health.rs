@@ -29,7 +29,7 @@ impl Health {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LinkHealth {
-    /// The node of a quorum that it leads to.
+    /// The node of a quorum or of a cluster that it leads to.
     pub node: Option<String>,
     /// Its purpose.
     pub link: &'static str,

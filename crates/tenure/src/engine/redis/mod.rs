@@ -357,7 +357,7 @@ impl Engine for RedisEngine {
 
     fn health(&self) -> Health {
         let nodes = self.server.routes.nodes();
-        let links = nodes.iter().flat_map(|node| node.monitors()).map(LinkMonitor::health);
+        let links = nodes.iter().flat_map(|node| node.health());
         Health { links: links.collect(), degraded: 0 }
     }
 

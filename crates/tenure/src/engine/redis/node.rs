@@ -19,6 +19,7 @@ use super::subscriber::Subscriber;
 use super::topics::Scope;
 use super::wakeups::Wakeups;
 use crate::core::clock_step::ClockWatch;
+use crate::engine::LinkHealth;
 use crate::engine::link_monitor::LinkMonitor;
 use crate::error::StoreError;
 use crate::thread;
@@ -119,6 +120,14 @@ impl Node {
         let Master::Named(sentinels) = &self.commands.address.master else { return None };
         let sentinels = sentinels.clone();
         self.io.spawn(async move { sentinels.survey().await }).await.ok()
+    }
+
+    /// The state of its connections, with its address if it is one of several nodes.
+    pub(super) fn health(&self) -> Vec<LinkHealth> {
+        let master = &self.commands.address.master;
+        let node = matches!(master, Master::Member(_)).then(|| master.to_string());
+        let health = |monitor: &LinkMonitor| LinkHealth { node: node.clone(), ..monitor.health() };
+        self.monitors().into_iter().map(health).collect()
     }
 
     pub(super) fn monitors(&self) -> Vec<&LinkMonitor> {
