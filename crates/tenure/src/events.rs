@@ -130,7 +130,8 @@ impl Events {
     /// This method is cancel safe.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
-            match self.receiver.recv().await {
+            // The next waker must be called even if this one panics.
+            match foreign::guarded(self.receiver.recv()).await {
                 Ok(event) => return Some(event),
                 Err(RecvError::Lagged(count)) => self.missed += count,
                 Err(RecvError::Closed) => return None,

@@ -1,9 +1,10 @@
 //! Telemetry: metrics `tenure_…` and events of `tracing`.
 //!
-//! Recorders and subscribers are foreign code, and are called on threads that renew leases and read replies:
-//! their panics are caught ([`foreign::call`]). No mutex may be held that they could need: a subscriber may
-//! ask the client for its health.
+//! Recorders and subscribers are foreign code: their panics are caught ([`foreign::call`]). No mutex may be held that they
+//! could need: a subscriber may ask the client for its health. Recorders are called on threads that renew leases and read
+//! replies, and must not block. Log events of these threads go through a queue ([`log`]).
 
+mod log;
 mod recording;
 pub(crate) mod spans;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use metrics::{counter, gauge, histogram};
 
+use self::log::log;
 use self::recording::{change, count, record};
 use crate::client::Fallback;
 #[cfg(feature = "redis")]
@@ -83,7 +85,8 @@ pub(crate) fn waits_long(name: &LockName, waited: Duration, info: Result<&LockIn
 
 /// A lock is held for longer than the client was configured to find normal.
 pub(crate) fn held_long(name: &LockName, fence: Fence, note: Option<&str>, held: Duration) {
-    foreign::call(|| tracing::warn!(lock = %name, %fence, note, ?held, "a lock is held for long"));
+    let (name, note) = (name.clone(), note.map(str::to_owned));
+    log(move || tracing::warn!(lock = %name, %fence, note, ?held, "a lock is held for long"));
 }
 
 /// A task waits in the queue, or does no more.
@@ -116,7 +119,8 @@ pub(crate) fn renewed(group: Group, left: Duration) {
 
 /// A lease was extended late.
 pub(crate) fn renewed_late(name: &LockName, fence: Fence, left: Duration, lease: Duration) {
-    foreign::call(|| {
+    let name = name.clone();
+    log(move || {
         tracing::warn!(lock = %name, %fence, ?left, ?lease, "a lease was renewed late: the store or this machine is slow");
     });
 }
@@ -128,25 +132,30 @@ pub(crate) fn round_trip(time: Duration) {
 
 /// Leases could not be extended; they will be retried.
 pub(crate) fn renewal_failed(count: usize, error: &StoreError) {
-    foreign::call(|| {
-        counter!("tenure_renewals_total", "outcome" => "failed").increment(count as u64);
-        tracing::warn!(locks = count, %error, "could not renew; retrying");
-    });
+    renewals_failed(count);
+    let error = error.clone();
+    log(move || tracing::warn!(locks = count, %error, "could not renew; retrying"));
 }
 
 /// The renewal of one lock failed, while others of the same call may have succeeded.
 pub(crate) fn renewal_of_one_failed(name: &LockName, error: &StoreError) {
-    foreign::call(|| {
-        counter!("tenure_renewals_total", "outcome" => "failed").increment(1);
-        tracing::warn!(lock = %name, %error, "could not renew; retrying");
-    });
+    renewals_failed(1);
+    let (name, error) = (name.clone(), error.clone());
+    log(move || tracing::warn!(lock = %name, %error, "could not renew; retrying"));
 }
 
 /// A lease was extended, but too few replicas have confirmed it; the renewal will be retried.
 pub(crate) fn renewal_unreplicated(name: &LockName, replicas: u32) {
-    foreign::call(|| {
-        counter!("tenure_renewals_total", "outcome" => "failed").increment(1);
+    renewals_failed(1);
+    let name = name.clone();
+    log(move || {
         tracing::warn!(lock = %name, replicas, "too few replicas have confirmed a renewal; retrying");
+    });
+}
+
+fn renewals_failed(count: usize) {
+    foreign::call(|| {
+        counter!("tenure_renewals_total", "outcome" => "failed").increment(count as u64);
     });
 }
 
@@ -159,17 +168,17 @@ pub(crate) fn lost(lost: &Lost, fence: Fence, note: Option<&str>, group: Group, 
         WhyLost::Ended => "client_ended",
         _ => "other",
     };
-    foreign::call(|| {
-        count!("tenure_losses_total", 1, group, "why" => why);
+    foreign::call(|| count!("tenure_losses_total", 1, group, "why" => why));
+    let (lost, note) = (lost.clone(), note.map(str::to_owned));
+    log(move || {
         tracing::warn!(lock = %lost.name(), %fence, note, is_forced, why = %lost.why(), "lock lost");
     });
 }
 
 /// A lock could not be released; its lease will end it.
 pub(crate) fn release_failed(name: &LockName, error: &StoreError) {
-    foreign::call(|| {
-        tracing::warn!(lock = %name, %error, "could not release; the lease will end it");
-    });
+    let (name, error) = (name.clone(), error.clone());
+    log(move || tracing::warn!(lock = %name, %error, "could not release; the lease will end it"));
 }
 
 /// A connection to the store is up, for the nth time.
@@ -178,19 +187,18 @@ pub(crate) fn connected(link: &'static str, epoch: u64) {
     foreign::call(|| {
         counter!("tenure_connects_total", "link" => link).increment(1);
         gauge!("tenure_link_up", "link" => link).set(1.0);
-        if epoch > 1 {
-            tracing::info!(link, epoch, "reconnected to the store");
-        }
     });
+    if epoch > 1 {
+        log(move || tracing::info!(link, epoch, "reconnected to the store"));
+    }
 }
 
 /// A connection to the store was lost, or could not be made.
 #[cfg(feature = "redis")]
 pub(crate) fn disconnected(link: &'static str, error: &StoreError) {
-    foreign::call(|| {
-        gauge!("tenure_link_up", "link" => link).set(0.0);
-        tracing::warn!(link, %error, "no connection to the store; retrying");
-    });
+    foreign::call(|| gauge!("tenure_link_up", "link" => link).set(0.0));
+    let error = error.clone();
+    log(move || tracing::warn!(link, %error, "no connection to the store; retrying"));
 }
 
 /// The store cannot be reached, and a lock of the fallback is used instead.
@@ -208,20 +216,22 @@ pub(crate) fn fell_back(name: &LockName, fallback: Fallback, error: &Error) {
 /// A message on Tenure's channel is not Tenure's.
 #[cfg(feature = "redis")]
 pub(crate) fn not_understood() {
-    foreign::call(|| tracing::warn!("ignored an unknown message on Tenure's channel"));
+    log(|| tracing::warn!("ignored an unknown message on Tenure's channel"));
 }
 
 /// The server refuses a subscription, so that wake-ups do not arrive, and waiters poll.
 #[cfg(feature = "redis")]
 pub(crate) fn not_subscribed(error: &str) {
-    foreign::call(|| tracing::warn!(error, "the server refuses a subscription; waiters poll"));
+    let error = error.to_owned();
+    log(move || tracing::warn!(error, "the server refuses a subscription; waiters poll"));
 }
 
 /// A node that the URL names answers as a node of another cluster than the one in use.
 #[cfg(feature = "redis")]
 pub(crate) fn other_cluster(node: &impl std::fmt::Display) {
-    foreign::call(|| {
-        tracing::warn!(%node, "a node belongs to another cluster, and is not used; check the URL");
+    let node = node.to_string();
+    log(move || {
+        tracing::warn!(node, "a node belongs to another cluster, and is not used; check the URL");
     });
 }
 
@@ -236,6 +246,6 @@ pub(crate) fn clock_stepped(step: ClockStep) {
     };
     foreign::call(|| {
         counter!("tenure_clock_steps_total", "direction" => direction).increment(1);
-        tracing::warn!(direction, ?by, "the clock of the store was set: {meaning}");
     });
+    log(move || tracing::warn!(direction, ?by, "the clock of the store was set: {meaning}"));
 }

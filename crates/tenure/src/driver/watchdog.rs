@@ -116,7 +116,7 @@ impl Driver {
                 self.lose(held, WhyLost::LeaseEnded, false);
             }
             Renewed::Extended => {
-                report_slack(held, clock::now());
+                let (before, now) = (held.deadline(), clock::now());
                 held.extend(lease::deadline(sent, held.lease.duration()));
                 if held.renewing() == Renewing::Once {
                     held.set_renewing(Renewing::Never);
@@ -127,6 +127,8 @@ impl Driver {
                     _ => next_renewal(sent, clock::now(), lease, deadline),
                 };
                 self.agenda.arm(held, next);
+                // Last: it calls foreign code.
+                report_slack(held, before, now);
             }
             Renewed::NotHeld => self.lose(held, WhyLost::NotHeld, false),
             // A server that takes over may not know of it, so it does not count.
@@ -191,13 +193,13 @@ pub(super) fn renewal(held: &Arc<Held>) -> Renewal {
     Renewal { name: held.name.clone(), owner: held.entry.owner, lease: held.lease, commit: None }
 }
 
-/// Reports how much of the lease was left when its renewal was confirmed. A third of the lease passes before the first
+/// Reports how much of the lease was left when its renewal was confirmed: it would have ended at `deadline`. A third of the lease passes before the first
 /// attempt; another third without an answer is late.
-fn report_slack(held: &Held, now: Moment) {
-    let (lease, left) = (held.lease.duration(), held.deadline().since(now));
+fn report_slack(held: &Held, deadline: Moment, now: Moment) {
+    let (lease, left) = (held.lease.duration(), deadline.since(now));
     telemetry::renewed(held.group, left);
     // A hand-over begins with a claim lease, which is shorter.
-    let is_claim = held.was_handed_over() && held.deadline().since(held.process_since) < lease / 2;
+    let is_claim = held.was_handed_over() && deadline.since(held.process_since) < lease / 2;
     if left < lease / 3 && !is_claim {
         let turn = held.turn();
         telemetry::renewed_late(&held.name, held.fence(turn), left, lease);
