@@ -1,6 +1,5 @@
 //! Calls that block the caller's thread, as in a store that is a file: the first call may be performed last.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 
 use tenure::engine::{
@@ -18,7 +17,8 @@ use crate::common::{Kind, ms, pass};
 struct Barrier {
     closed: Mutex<Vec<Kind>>,
     opened: Condvar,
-    waiting: AtomicUsize,
+    /// The kinds of the calls under way.
+    under_way: Mutex<Vec<Kind>>,
 }
 
 impl Barrier {
@@ -32,17 +32,26 @@ impl Barrier {
     }
 
     fn pass(&self, kind: Kind) {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.under_way.lock().unwrap().push(kind);
         let mut closed = self.closed.lock().unwrap();
         while closed.contains(&kind) {
             closed = self.opened.wait(closed).unwrap();
         }
         drop(closed);
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        let mut under_way = self.under_way.lock().unwrap();
+        let at = under_way.iter().position(|it| *it == kind).unwrap();
+        under_way.swap_remove(at);
     }
 
-    async fn until_waiting(&self, count: usize) {
-        while self.waiting.load(Ordering::SeqCst) != count {
+    /// The driver may have asked as well: after a pause of the machine it does.
+    async fn until_one_waits(&self, kind: Kind) {
+        while !self.under_way.lock().unwrap().contains(&kind) {
+            pass(ms(1)).await;
+        }
+    }
+
+    async fn until_all_have_passed(&self, kind: Kind) {
+        while self.under_way.lock().unwrap().contains(&kind) {
             pass(ms(1)).await;
         }
     }
@@ -112,7 +121,7 @@ async fn held_with_a_question_under_way() -> (Arc<Barrier>, Tenure, Tenure, tenu
     barrier.close(Kind::Acquire);
     let listener = listener.lock().unwrap().clone().unwrap().upgrade().unwrap();
     std::thread::spawn(move || listener.wake(Wakeup::Missed));
-    barrier.until_waiting(1).await;
+    barrier.until_one_waits(Kind::Acquire).await;
     drop(held);
     let guard = tokio::time::timeout(LONG, waiter).await.unwrap().unwrap().unwrap();
     (barrier, blocking, healthy, guard)
@@ -126,9 +135,9 @@ async fn a_release_is_not_overtaken_by_what_undoes_a_question() {
     let (barrier, blocking, healthy, guard) = held_with_a_question_under_way().await;
     barrier.close(Kind::Release);
     let release = tokio::spawn(guard.release());
-    barrier.until_waiting(2).await;
+    barrier.until_one_waits(Kind::Release).await;
     barrier.open(Kind::Acquire);
-    barrier.until_waiting(1).await;
+    barrier.until_all_have_passed(Kind::Acquire).await;
     // Long enough for a cancel that does not wait.
     pass(ms(50)).await;
     barrier.open(Kind::Release);
@@ -143,7 +152,7 @@ async fn a_question_overtaken_by_a_release_is_undone() {
     let (barrier, blocking, healthy, guard) = held_with_a_question_under_way().await;
     assert_eq!(guard.release().await.unwrap(), Released::Now);
     barrier.open(Kind::Acquire);
-    barrier.until_waiting(0).await;
+    barrier.until_all_have_passed(Kind::Acquire).await;
     assert!(blocking.flush(LONG).await);
     until_free(&healthy, "x").await;
 }
