@@ -17,6 +17,7 @@ mod redisson {
     mod kinds;
     mod lost;
     pub(crate) mod shared;
+    mod transit;
 }
 
 use std::time::{Duration, Instant};

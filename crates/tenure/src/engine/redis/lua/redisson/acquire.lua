@@ -6,7 +6,8 @@
 -- "number shape permits heartbeat claim fences note"; without a heartbeat the request does not wait.
 -- Returns lines: the first argument, and for each lock
 -- "1 fence fences lease at" granted, "2 0 free-in-µs at" busy, and a message will follow, "3" busy,
--- "4 shape" in use as another kind, "5 permits" the owner holds fewer, or "-error".
+-- "4 shape" in use as another kind, "5 permits" the owner holds fewer, or "-error"; nothing has changed if that is TRYAGAIN,
+-- because a cluster moves the slot. A request that waits is then busy.
 local client, fenced = string.match(ARGV[1], '^%d+ (%S+) (%d)$')
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
@@ -57,6 +58,7 @@ local function acquire_latch(key, request)
     end
     return left and left > 0 and busy(request, 0) or granted(request, 0, 1)
   end
+  check_slot(key)
   local counted = prefixed('tenure_counted', key)
   if not left or redis.call('HSETNX', counted, request.owner, 1) == 0 then
     return granted(request, 0, 1)
@@ -88,11 +90,18 @@ local function read_request(held, options)
   }
 end
 
+-- In µs: how soon a request asks again that waits while a cluster moves the slot.
+local POLL_IN_TRANSIT = 100 * 1000
+
 for i = at, count do
-  results[i + 1] = checked(function()
-    local request = read_request(ARGV[i * 3 - 1], ARGV[i * 3 + 1])
+  local request = read_request(ARGV[i * 3 - 1], ARGV[i * 3 + 1])
+  local result = checked(function()
     local acquire = ACQUIRE[request.kind]
     return acquire and acquire(KEYS[i], request) or '-WRONGTYPE Redisson has no such kind of lock'
   end)
+  if request.waits and string.find(result, '^%-TRYAGAIN') then
+    result = table.concat({ 2, 0, POLL_IN_TRANSIT, stamp }, ' ')
+  end
+  results[i + 1] = result
 end
 return table.concat(results, '\n')

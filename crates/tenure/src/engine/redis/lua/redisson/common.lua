@@ -1,7 +1,8 @@
 -- What the scripts for Redisson's format have in common.
 
 -- In a cluster, the client's id begins with a brace, and messages are published within the lock's slot.
-local PUBLISH = string.byte(client) == 123 and 'SPUBLISH' or 'PUBLISH'
+local IS_CLUSTER = string.byte(client) == 123
+local PUBLISH = IS_CLUSTER and 'SPUBLISH' or 'PUBLISH'
 -- A read-write lock's limit, of which a writer takes all.
 local ALL = 1000000000
 -- No lock has more fields, and no thread more entries: foreign data must not block the server.
@@ -10,6 +11,20 @@ local MOST_FIELDS, MOST_ENTRIES = 20000, 1000
 -- A key beside that of a lock, in its slot.
 local function prefixed(prefix, key)
   return prefix .. ':' .. (string.find(key, '{', 1, true) and key or '{' .. key .. '}')
+end
+
+-- To be called before a key beside the lock's own is read or written. While a cluster moves the slot, that key may be at
+-- the other node: it looks absent here, or the server refuses it midway. Both nodes then refuse two keys that never exist,
+-- and the operation is refused before it has changed anything. The lock's own key is always at the node that was asked.
+local function check_slot(key)
+  if not IS_CLUSTER then
+    return
+  end
+  local found = redis.pcall('EXISTS', prefixed('tenure_none', key), prefixed('tenure_never', key))
+  if type(found) == 'table' then
+    local is_in_transit = string.find(found.err, 'non local key', 1, true)
+    error(is_in_transit and { err = 'TRYAGAIN the cluster moves the slot of this lock' } or found)
+  end
 end
 
 -- The field of one of Tenure's owners: as Redisson's, which are a client's UUID and the number of a thread. No thread

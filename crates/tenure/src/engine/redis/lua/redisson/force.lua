@@ -34,6 +34,7 @@ local function take_away(kind, row)
 end
 
 local function force()
+  check_slot(key)
   local kind, rows = holders_of(key, MOST_ENTRIES)
   local taken = {}
   for _, row in ipairs(rows) do

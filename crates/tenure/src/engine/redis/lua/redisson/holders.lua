@@ -14,6 +14,9 @@ local function holders_of_hash(key, most)
   for i = 1, #fields, 2 do
     by_name[fields[i]] = fields[i + 1]
   end
+  if by_name.mode then
+    check_slot(key)
+  end
   local token = not by_name.mode and redis.pcall('GET', token_key(key))
   for i = 1, #fields, 2 do
     local field, writer = fields[i], string.match(fields[i], '^(.*):write$')

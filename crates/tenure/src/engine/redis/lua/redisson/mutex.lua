@@ -35,6 +35,7 @@ local function acquire_mutex(key, request)
     return busy(request, math.max(left, 1))
   end
   if fenced == '1' then
+    check_slot(key)
     fence = redis.call('INCR', token_key(key))
     redis.call('HSET', key, field, 1, field .. ':fence', string.format('%.0f', fence))
   else

@@ -42,11 +42,13 @@ end
 -- semaphore, and then there are no holders either.
 local function settle_permits(key)
   local free, found = number_at(key)
-  if not free then
-    if not found then
-      redis.call('DEL', holders_key(key), leases_key(key))
-    end
+  if found then
     return nil, found
+  end
+  check_slot(key)
+  if not free then
+    redis.call('DEL', holders_key(key), leases_key(key))
+    return nil
   end
   local back = 0
   for _, owner in ipairs(redis.call('ZRANGEBYSCORE', leases_key(key), '-inf', now_in_ms(), 'LIMIT', 0, 100)) do

@@ -27,6 +27,7 @@ local function note_entries(key, owner, list, lease)
 end
 
 local function enter_shared(key, request, is_writer)
+  check_slot(key)
   if is_writer then
     redis.call('HSET', key, 'mode', 'write', request.field .. ':write', 1)
     redis.call('PEXPIRE', key, request.lease)
@@ -41,6 +42,7 @@ end
 
 -- Another entry of a holder; a writer that reads stays a writer.
 local function enter_again(key, request, field, is_writer)
+  check_slot(key)
   local list = redis.call('HGET', entries_key(key), request.owner) or '0'
   local held = tonumber(redis.call('HGET', key, field)) or 1
   if not has(list, request.number) then
@@ -125,6 +127,7 @@ local function keep_reading(key, field)
 end
 
 local function release_shared(key, owner, field, number, is_writer, keep)
+  check_slot(key)
   local list = redis.call('HGET', entries_key(key), owner) or '0'
   local rest, left = without(list, number)
   if not rest then

@@ -38,6 +38,7 @@ local function renew(key, owner, lease)
     return '0'
   end
   if mode then
+    check_slot(key)
     for i = math.min(reads, MOST_ENTRIES), 1, -1 do
       redis.call('SET', lease_key(key, field, i), 1, 'PX', lease)
     end
