@@ -7,6 +7,7 @@
 
 use super::keys;
 use super::link::Link;
+use super::protocol::LOST;
 use super::resp::{Command, Reply};
 use super::routes::Routes;
 use super::server::Server;
@@ -39,7 +40,8 @@ const HARMLESS: &[&str] = &[
     "TIME",
 ];
 
-/// The commands for locks in Redisson's format.
+/// The commands for locks in Redisson's format. The keys of the locks have the names that the user gave them, so whether these
+/// are allowed is not known here; those beside them are tried.
 const REDISSON: &[&str] = &[
     "DECRBY key x",
     "DEL key",
@@ -60,7 +62,10 @@ const REDISSON: &[&str] = &[
     "PEXPIRE key 1000",
     "PING",
     "PTTL key",
+    "PTTL lease",
+    "PTTL own",
     "PUBLISH channel nothing",
+    "PUBLISH lost nothing",
     "SCAN 0 COUNT 1",
     "SET key value XX",
     "TIME",
@@ -71,6 +76,9 @@ const REDISSON: &[&str] = &[
     "ZREM key field",
     "ZSCORE key field",
 ];
+
+/// The command that only locks in Redisson's format with fences need.
+const FENCED: &[&str] = &["GET token"];
 
 /// The commands that only a cluster needs.
 const SHARDED: &[&str] = &["ASKING", "CLUSTER SLOTS", "SPUBLISH channel nothing"];
@@ -86,7 +94,8 @@ pub(super) async fn permissions(link: &Link, server: &Server) -> Result<Finding,
     let replicated = if waits { REPLICATED } else { &[] };
     let is_redisson = link.protocol.is_redisson();
     let needed = if is_redisson { REDISSON } else { HARMLESS };
-    for line in needed.iter().chain(sharded).chain(replicated) {
+    let fenced = if is_redisson && link.protocol.has_fences() { FENCED } else { &[] };
+    for line in needed.iter().chain(fenced).chain(sharded).chain(replicated) {
         if let Reply::Error(error) = link.request(&command(line, server)).await?
             && let Some(right) = missing(line, &error, is_redisson)
             && !lacking.contains(&right)
@@ -98,10 +107,11 @@ pub(super) async fn permissions(link: &Link, server: &Server) -> Result<Finding,
         lacking.push("+ssubscribe".to_owned());
     }
     if lacking.is_empty() {
-        return Ok(Finding::fine(
-            "permissions",
-            "this user may run every command that Tenure needs",
-        ));
+        let mut found = "this user may run every command that Tenure needs".to_owned();
+        if is_redisson {
+            found += "; the keys of your locks, which have their names, must be allowed as well";
+        }
+        return Ok(Finding::fine("permissions", found));
     }
     let (user, rights) = (user(link).await?, lacking.join(" "));
     Ok(Finding::bad(
@@ -122,14 +132,21 @@ async fn may_subscribe(link: &Link, server: &Server) -> Result<bool, StoreError>
     Ok(reply.text().is_none_or(|answer| answer == "OK"))
 }
 
-/// The command as it is sent, on a key and a channel like those of a lock.
+/// The command as it is sent, on keys and channels like those of a lock.
 fn command(line: &str, server: &Server) -> Command {
+    let is_redisson = server.routes.protocol().is_redisson();
+    let id = format!("{}-doctor", server.client);
     let mut words = line.split(' ');
     let mut command = Command::new(words.next().unwrap_or_default());
     for word in words {
         match word {
-            "key" => command.push(keys::client(&format!("{}-doctor", server.client))),
-            "channel" => command.push(format!("{}{}-doctor", keys::CHANNEL, server.client)),
+            "key" => command.push(keys::client(&id)),
+            "lease" => command.push(format!("{{{id}}}:{id}:rwlock_timeout:1")),
+            "own" => command.push(format!("tenure_permits:{{{id}}}")),
+            "token" => command.push(format!("redisson_lock_token:{{{id}}}")),
+            "channel" if is_redisson => command.push(format!("redisson_lock__channel:{{{id}}}")),
+            "channel" => command.push(format!("{}{id}", keys::CHANNEL)),
+            "lost" => command.push(format!("{LOST}:{id}")),
             word => command.push(word),
         }
     }
@@ -139,11 +156,22 @@ fn command(line: &str, server: &Server) -> Command {
 /// The missing permission, as an argument of `ACL SETUSER`; none for an error of another kind.
 fn missing(line: &str, error: &str, is_redisson: bool) -> Option<String> {
     let about = error.strip_prefix("NOPERM")?;
+    let has = |word| line.split(' ').any(|it| it == word);
     if about.contains("channel") && !about.contains("to run") {
-        return Some(if is_redisson { "&*".to_owned() } else { format!("&{}*", keys::CHANNEL) });
+        return Some(match is_redisson {
+            _ if has("lost") => "&tenure:redisson:*".to_owned(),
+            true => "&redisson_*".to_owned(),
+            false => format!("&{}*", keys::CHANNEL),
+        });
     }
     if about.contains("key") && !about.contains("to run") {
-        return Some(if is_redisson { "~*" } else { "~tenure:*" }.to_owned());
+        let keys = [
+            ("lease", "~*:rwlock_timeout:*"),
+            ("own", "~tenure_*"),
+            ("token", "~redisson_lock_token:*"),
+        ];
+        let rule = keys.iter().find(|(word, _)| has(word)).map_or("~tenure:*", |(_, rule)| rule);
+        return Some(rule.to_owned());
     }
     let name = line.split(' ').next().unwrap_or_default();
     Some(format!("+{}", name.to_lowercase()))
@@ -192,6 +220,12 @@ mod tests {
                        arguments";
         assert_eq!(of("PUBLISH channel nothing", channel), "&tenure:wake:*");
         assert_eq!(missing("GET key", "NOSCRIPT No matching script", false), None);
-        assert_eq!(missing("GET key", key, true).unwrap(), "~*");
+        let redisson = |line, error| missing(line, error, true).unwrap();
+        assert_eq!(redisson("GET key", key), "~tenure:*");
+        assert_eq!(redisson("PTTL own", key), "~tenure_*");
+        assert_eq!(redisson("PTTL lease", key), "~*:rwlock_timeout:*");
+        assert_eq!(redisson("GET token", key), "~redisson_lock_token:*");
+        assert_eq!(redisson("PUBLISH channel nothing", channel), "&redisson_*");
+        assert_eq!(redisson("PUBLISH lost nothing", channel), "&tenure:redisson:*");
     }
 }

@@ -24,10 +24,14 @@ while at <= count and fenced == '0' do
   local field = string.sub(owner, 1, 8) .. '-' .. string.sub(owner, 9, 12) .. '-' .. string.sub(owner, 13, 16) .. '-'
     .. string.sub(owner, 17, 20) .. '-' .. string.sub(owner, 21, 32) .. ':0'
   local written = redis.pcall('HSET', KEYS[at], field, 1)
-  if type(written) == 'table' then
-    results[at + 1] = '-' .. string.gsub(written.err, '[\r\n]', ' ')
+  local kept = type(written) == 'table' and written or redis.pcall('PEXPIRE', KEYS[at], lease)
+  if type(kept) == 'table' then
+    if kept ~= written then
+      -- Without a lease it would be held for ever.
+      redis.call('DEL', KEYS[at])
+    end
+    results[at + 1] = '-' .. string.gsub(kept.err, '[\r\n]', ' ')
   else
-    redis.call('PEXPIRE', KEYS[at], lease)
     local fences = first == 43 and string.match(options, '%d+$') or 1
     results[at + 1] = '1 0 ' .. fences .. ' ' .. lease .. ' ' .. stamp
   end
@@ -63,8 +67,12 @@ local function acquire_latch(key, request)
   if not left or redis.call('HSETNX', counted, request.owner, 1) == 0 then
     return granted(request, 0, 1)
   end
-  redis.call('PEXPIRE', counted, request.lease)
-  if redis.call('DECRBY', key, request.permits) <= 0 then
+  -- An owner that is noted counts no more: so it is noted only if it has counted.
+  local function forget()
+    redis.call('HDEL', counted, request.owner)
+  end
+  or_undo(redis.pcall('PEXPIRE', counted, request.lease), forget)
+  if or_undo(redis.pcall('DECRBY', key, request.permits), forget) <= 0 then
     redis.call('DEL', key, counted)
     redis.call(PUBLISH, channel, 0)
   end

@@ -83,6 +83,23 @@ local function busy(request, free_in)
   return request.waits and '2 0 ' .. string.format('%.0f', math.max(free_in, 0) * 1000) .. ' ' .. stamp or '3'
 end
 
+-- The result of a command that redis.pcall has run. If the server refused it, for lack of a right, what was written before is
+-- undone.
+local function or_undo(result, undo)
+  if type(result) == 'table' and result.err then
+    undo()
+    error(result)
+  end
+  return result
+end
+
+-- Gives a new key its lease. Without one it would stay for ever.
+local function expire_new(key, lease)
+  or_undo(redis.pcall('PEXPIRE', key, lease), function()
+    redis.call('DEL', key)
+  end)
+end
+
 -- Extends the lease of a key, which never becomes shorter.
 local function extend(key, lease)
   redis.call('PEXPIRE', key, math.max(redis.call('PTTL', key), lease))

@@ -34,17 +34,18 @@ local function acquire_mutex(key, request)
     -- A message is published when it is released; should that be missed, it is free at the end of its lease.
     return busy(request, math.max(left, 1))
   end
+  local values = { field, 1 }
   if fenced == '1' then
+    -- First: if it is refused, nothing is left.
     check_slot(key)
     fence = redis.call('INCR', token_key(key))
-    redis.call('HSET', key, field, 1, field .. ':fence', string.format('%.0f', fence))
-  else
-    redis.call('HSET', key, field, 1)
+    values[3], values[4] = field .. ':fence', string.format('%.0f', fence)
   end
   if request.number ~= '0' then
-    redis.call('HSET', key, field .. ':entries', request.number)
+    values[#values + 1], values[#values + 2] = field .. ':entries', request.number
   end
-  redis.call('PEXPIRE', key, request.lease)
+  redis.call('HSET', key, unpack(values))
+  expire_new(key, request.lease)
   -- Without a fence, tasks of one process may pass it on as often as they wish.
   return granted(request, fence, fenced == '1' and 1 or request.fences)
 end

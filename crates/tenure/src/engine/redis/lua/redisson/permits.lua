@@ -25,12 +25,13 @@ local function holder_at(key, owner)
   return tonumber(permits), entries
 end
 
+-- The lease first: a holder without one would keep its permits for ever.
 local function note_holder(key, owner, permits, entries, ends)
-  redis.call('HSET', holders_key(key), owner, permits .. ' ' .. entries)
   if ends then
     local before = tonumber(redis.call('ZSCORE', leases_key(key), owner)) or 0
     redis.call('ZADD', leases_key(key), string.format('%.0f', math.max(before, ends)), owner)
   end
+  redis.call('HSET', holders_key(key), owner, permits .. ' ' .. entries)
 end
 
 local function forget_holder(key, owner)
@@ -89,8 +90,11 @@ local function acquire_permits(key, request)
   if free < request.permits then
     return busy(request, first_end(key))
   end
-  redis.call('DECRBY', key, request.permits)
+  -- Noted first: permits that were taken and not noted would never come back.
   note_holder(key, request.owner, request.permits, request.number, ends)
+  or_undo(redis.pcall('DECRBY', key, request.permits), function()
+    forget_holder(key, request.owner)
+  end)
   return granted(request, 0, 1)
 end
 

@@ -26,17 +26,24 @@ local function note_entries(key, owner, list, lease)
   end
 end
 
+-- The keys beside the lock come first: if the user has no right to one of them, nothing is left that does not expire.
 local function enter_shared(key, request, is_writer)
   check_slot(key)
-  if is_writer then
-    redis.call('HSET', key, 'mode', 'write', request.field .. ':write', 1)
-    redis.call('PEXPIRE', key, request.lease)
-  else
-    redis.call('HSET', key, 'mode', 'read', request.field, 1)
+  if not is_writer then
     redis.call('SET', lease_key(key, request.field, 1), 1, 'PX', request.lease)
-    extend(key, request.lease)
   end
   note_entries(key, request.owner, request.number, request.lease)
+  local left = redis.call('PTTL', key)
+  if is_writer then
+    redis.call('HSET', key, 'mode', 'write', request.field .. ':write', 1)
+  else
+    redis.call('HSET', key, 'mode', 'read', request.field, 1)
+  end
+  if left >= 0 then
+    redis.call('PEXPIRE', key, math.max(left, request.lease))
+  else
+    expire_new(key, request.lease)
+  end
   return granted(request, 0, 1)
 end
 
@@ -45,12 +52,14 @@ local function enter_again(key, request, field, is_writer)
   check_slot(key)
   local list = redis.call('HGET', entries_key(key), request.owner) or '0'
   local held = tonumber(redis.call('HGET', key, field)) or 1
-  if not has(list, request.number) then
-    held = redis.call('HINCRBY', key, field, 1)
-    note_entries(key, request.owner, list .. ',' .. request.number, request.lease)
-  end
+  local is_new = not has(list, request.number)
   if not is_writer then
-    redis.call('SET', lease_key(key, field, held), 1, 'PX', request.lease)
+    redis.call('SET', lease_key(key, field, is_new and held + 1 or held), 1, 'PX', request.lease)
+  end
+  if is_new then
+    -- An entry that is counted and not noted ends with the last one that is.
+    redis.call('HINCRBY', key, field, 1)
+    note_entries(key, request.owner, list .. ',' .. request.number, request.lease)
   end
   extend(key, request.lease)
   return granted(request, 0, 1)
@@ -100,10 +109,10 @@ end
 
 local function drop_reader(key, field)
   local held = math.min(tonumber(redis.call('HGET', key, field)) or 1, MOST_ENTRIES)
-  redis.call('HDEL', key, field)
   for i = 1, held do
     redis.call('DEL', lease_key(key, field, i))
   end
+  redis.call('HDEL', key, field)
   settle_readers(key)
 end
 
@@ -120,9 +129,9 @@ end
 
 -- A writer with one entry becomes a reader.
 local function keep_reading(key, field)
-  redis.call('HDEL', key, field .. ':write')
-  redis.call('HSET', key, 'mode', 'read', field, 1)
   redis.call('SET', lease_key(key, field, 1), 1, 'PX', math.max(redis.call('PTTL', key), 1))
+  redis.call('HSET', key, 'mode', 'read', field, 1)
+  redis.call('HDEL', key, field .. ':write')
   redis.call(PUBLISH, shared_channel(key), 1)
 end
 
@@ -140,12 +149,12 @@ local function release_shared(key, owner, field, number, is_writer, keep)
     return tostring(left + 1)
   end
   if left == 0 then
-    redis.call('HDEL', entries_key(key), owner)
     if is_writer then
       drop_writer(key, field)
     else
       drop_reader(key, field)
     end
+    redis.call('HDEL', entries_key(key), owner)
     return '0'
   end
   local held = redis.call('HINCRBY', key, is_writer and field .. ':write' or field, -1)
