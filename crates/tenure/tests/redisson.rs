@@ -16,6 +16,7 @@ mod redisson {
     mod kills;
     mod kinds;
     mod lost;
+    mod readers;
     mod rights;
     pub(crate) mod shared;
     mod transit;

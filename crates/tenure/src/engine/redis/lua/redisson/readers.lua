@@ -16,6 +16,13 @@ local function lease_key(key, field, i)
   return whole .. ':' .. field .. ':rwlock_timeout:' .. i
 end
 
+-- Extends the lease of an entry. It never becomes shorter: another entry of the owner may have a longer lease, and which key is
+-- whose is not known.
+local function keep_lease(key, field, i, lease)
+  local name = lease_key(key, field, i)
+  redis.call('SET', name, 1, 'PX', math.max(redis.call('PTTL', name), lease))
+end
+
 local function note_entries(key, owner, list, lease)
   local entries = entries_key(key)
   if list == '0' then
@@ -54,7 +61,7 @@ local function enter_again(key, request, field, is_writer)
   local held = tonumber(redis.call('HGET', key, field)) or 1
   local is_new = not has(list, request.number)
   if not is_writer then
-    redis.call('SET', lease_key(key, field, is_new and held + 1 or held), 1, 'PX', request.lease)
+    keep_lease(key, field, is_new and held + 1 or held, request.lease)
   end
   if is_new then
     -- An entry that is counted and not noted ends with the last one that is.
@@ -135,6 +142,16 @@ local function keep_reading(key, field)
   redis.call(PUBLISH, shared_channel(key), 1)
 end
 
+-- Deletes the last of a reader's leases. The one before it becomes as long: the entry that has left may have had the shorter.
+local function drop_lease(key, field)
+  local last = tonumber(redis.call('HGET', key, field)) or 1
+  local left = redis.call('PTTL', lease_key(key, field, last))
+  if last > 1 then
+    keep_lease(key, field, last - 1, math.max(left, 1))
+    redis.call('DEL', lease_key(key, field, last))
+  end
+end
+
 local function release_shared(key, owner, field, number, is_writer, keep)
   check_slot(key)
   local list = redis.call('HGET', entries_key(key), owner) or '0'
@@ -157,10 +174,10 @@ local function release_shared(key, owner, field, number, is_writer, keep)
     redis.call('HDEL', entries_key(key), owner)
     return '0'
   end
-  local held = redis.call('HINCRBY', key, is_writer and field .. ':write' or field, -1)
   if not is_writer then
-    redis.call('DEL', lease_key(key, field, held + 1))
+    drop_lease(key, field)
   end
+  redis.call('HINCRBY', key, is_writer and field .. ':write' or field, -1)
   redis.call('HSET', entries_key(key), owner, rest)
   return tostring(left)
 end

@@ -40,7 +40,7 @@ local function renew(key, owner, lease)
   if mode then
     check_slot(key)
     for i = math.min(reads, MOST_ENTRIES), 1, -1 do
-      redis.call('SET', lease_key(key, field, i), 1, 'PX', lease)
+      keep_lease(key, field, i, lease)
     end
     if redis.call('EXISTS', entries_key(key)) == 1 then
       extend(entries_key(key), lease)

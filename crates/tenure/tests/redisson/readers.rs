@@ -1,0 +1,111 @@
+//! The leases of readers, and hashes that are no read-write locks (R27).
+
+use std::time::{Duration, Instant};
+
+use tenure::blocking::block_on;
+use tenure::{Guard, Owner, Tenure};
+use tenure_testkit::Server;
+use tenure_testkit::resp::{Connection, Reply};
+
+use super::shared::{LONG, connect, pass};
+
+/// The client of a Java process.
+const JAVA: &str = "6b5dfc51-2d52-4dc1-ab0e-5b7f11d4f3a1";
+
+struct Readers {
+    server: Server,
+    redis: Connection,
+    tenure: Tenure,
+}
+
+impl Readers {
+    fn start() -> Self {
+        let server = Server::builder().on_port().start();
+        let (redis, tenure) = (server.connect().unwrap(), connect(&server.url()));
+        Self { server, redis, tenure }
+    }
+
+    fn reader(&self, owner: Owner, lease: u64) -> Guard {
+        let lock = self.tenure.rwlock("rw").reader().owner(owner);
+        block_on(lock.fixed_lease(Duration::from_secs(lease)).acquire()).unwrap()
+    }
+
+    /// In ms.
+    fn left(&mut self) -> i64 {
+        match self.redis.command(&["PTTL", "rw"]).unwrap() {
+            Reply::Integer(left) => left,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A reader of Java's that renews, as Redisson's script does: with its own timeout for the whole lock, in ms.
+    fn java_renews(&mut self, timeout: &str) {
+        let field = format!("{JAVA}:77");
+        self.redis.command(&["HSET", "rw", "mode", "read", &field, "1"]).unwrap();
+        let key = format!("{{rw}}:{field}:rwlock_timeout:1");
+        self.redis.command(&["SET", &key, "1", "PX", timeout]).unwrap();
+        self.redis.command(&["PEXPIRE", "rw", timeout]).unwrap();
+    }
+
+    fn is_written(&self) -> bool {
+        let other = connect(&self.server.url());
+        block_on(other.rwlock("rw").try_write()).unwrap().is_some()
+    }
+}
+
+/// I2: which of two keys is the lease of which entry is not known. The first entry, with the short lease, left with the key of the
+/// second; when another reader left as well, the lock ended with the short lease.
+#[test]
+fn a_reader_keeps_its_lease_when_another_entry_of_its_owner_ends() {
+    let mut readers = Readers::start();
+    let (owner, other) = (Owner::new(), readers.reader(Owner::new(), 30));
+    let short = readers.reader(owner, 1);
+    let long = readers.reader(owner, 60);
+    block_on(short.release()).unwrap();
+    block_on(other.release()).unwrap();
+    assert!(readers.left() > 50_000, "{}", readers.left());
+    pass(Duration::from_millis(1300));
+    assert!(!readers.is_written() && long.ensure_held().is_ok());
+    block_on(long.release()).unwrap();
+    assert!(readers.is_written());
+}
+
+/// I2: the renewals of an entry with a short lease set the leases of all entries of its owner.
+#[test]
+fn a_reader_keeps_its_lease_when_another_entry_of_its_owner_is_renewed() {
+    let mut readers = Readers::start();
+    let (owner, other) = (Owner::new(), readers.reader(Owner::new(), 30));
+    let long = readers.reader(owner, 60);
+    let short = readers.tenure.rwlock("rw").reader().owner(owner).lease(Duration::from_secs(3));
+    let short = block_on(short.acquire()).unwrap();
+    // A renewal.
+    pass(Duration::from_millis(1500));
+    block_on(short.release()).unwrap();
+    block_on(other.release()).unwrap();
+    assert!(readers.left() > 50_000, "{}", readers.left());
+    drop(long);
+}
+
+/// What the documentation says of leases: a Java reader that has renewed and crashed ends the lock after its own timeout, unless
+/// a renewal of Tenure's comes first, which is after a third of the lease.
+#[test]
+fn a_renewed_lease_survives_a_java_reader_with_a_timeout_longer_than_its_third() {
+    let mut readers = Readers::start();
+    let lock = readers.tenure.rwlock("rw").reader().lease(Duration::from_millis(4500));
+    let reading = block_on(lock.acquire()).unwrap();
+    readers.java_renews("3000");
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(5) {
+        assert!(!readers.is_written() && reading.ensure_held().is_ok(), "{:?}", begin.elapsed());
+        pass(Duration::from_millis(50));
+    }
+    block_on(reading.release()).unwrap();
+
+    // The other way round: the documentation warns of it, and the reader is notified.
+    let lock = readers.tenure.rwlock("rw").reader().lease(Duration::from_secs(9));
+    let reading = block_on(lock.acquire()).unwrap();
+    readers.java_renews("500");
+    let writer = block_on(connect(&readers.server.url()).rwlock("rw").write_within(LONG)).unwrap();
+    block_on(reading.lost());
+    drop(writer);
+}
