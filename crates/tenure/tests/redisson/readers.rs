@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tenure::blocking::block_on;
+use tenure::engine::ForceOutcome;
 use tenure::{Guard, Owner, Tenure};
 use tenure_testkit::Server;
 use tenure_testkit::resp::{Connection, Reply};
@@ -45,6 +46,18 @@ impl Readers {
         let key = format!("{{rw}}:{field}:rwlock_timeout:1");
         self.redis.command(&["SET", &key, "1", "PX", timeout]).unwrap();
         self.redis.command(&["PEXPIRE", "rw", timeout]).unwrap();
+    }
+
+    /// As many readers of Java's.
+    fn crowd(&mut self, count: usize) {
+        let script = "redis.call('HSET', 'rw', 'mode', 'read')
+            for i = 1, ARGV[2] do
+              redis.call('HSET', 'rw', ARGV[1] .. ':' .. i, 1)
+              redis.call('SET', '{rw}:' .. ARGV[1] .. ':' .. i .. ':rwlock_timeout:1', 1, 'PX', 60000)
+            end
+            redis.call('PEXPIRE', 'rw', 60000)";
+        let reply = self.redis.command(&["EVAL", script, "0", JAVA, &count.to_string()]).unwrap();
+        assert_eq!(reply, Reply::Bulk(None));
     }
 
     fn is_written(&self) -> bool {
@@ -108,4 +121,62 @@ fn a_renewed_lease_survives_a_java_reader_with_a_timeout_longer_than_its_third()
     let writer = block_on(connect(&readers.server.url()).rwlock("rw").write_within(LONG)).unwrap();
     block_on(reading.lost());
     drop(writer);
+}
+
+/// I1: one of more readers than a script looks at leaves. The leases of the others were not read, and the lock was deleted.
+#[test]
+fn a_reader_that_leaves_very_many_others_does_not_end_their_lock() {
+    let mut readers = Readers::start();
+    readers.crowd(20_000);
+    let reading = readers.reader(Owner::new(), 30);
+    let lock = readers.tenure.rwlock("rw");
+    assert!(block_on(lock.inspect()).unwrap().holding >= 20_001);
+    block_on(reading.release()).unwrap();
+    assert!(!readers.is_written() && readers.left() > 50_000);
+    assert!(!block_on(lock.inspect()).unwrap().is_free());
+}
+
+/// R13: a forced release removes all readers, however many there are, and other clients are served meanwhile: after each
+/// reader that it removed it had looked at all others, and it ended after 1,000.
+#[test]
+fn a_forced_release_removes_very_many_readers_and_does_not_block_the_server() {
+    let mut readers = Readers::start();
+    readers.crowd(21_000);
+    let reading = readers.reader(Owner::new(), 60);
+    let lock = readers.tenure.rwlock("rw").writer();
+    let forcing = std::thread::spawn(move || block_on(lock.force_release("a test")).unwrap());
+    let mut slowest = Duration::ZERO;
+    while !forcing.is_finished() {
+        let begin = Instant::now();
+        readers.redis.command(&["PING"]).unwrap();
+        slowest = slowest.max(begin.elapsed());
+    }
+    let ForceOutcome::Released(owners) = forcing.join().unwrap() else { panic!("it was held") };
+    assert_eq!(owners.len(), 21_001);
+    assert!(slowest < Duration::from_millis(500), "{slowest:?}");
+    block_on(reading.lost());
+    assert!(readers.is_written());
+}
+
+/// A hash of an application, with a field `mode` as a read-write lock has it, is left alone: a reader gave it an expiry, and
+/// deleted it when it left.
+#[test]
+fn a_hash_with_a_mode_that_does_not_expire_is_left_alone() {
+    let Readers { server, mut redis, tenure } = Readers::start();
+    for mode in ["read", "write"] {
+        redis.command(&["HSET", "config", "mode", mode, "important", "data"]).unwrap();
+        for refused in [
+            block_on(tenure.rwlock("config").try_read()).map(drop),
+            block_on(tenure.rwlock("config").read_within(LONG)).map(drop),
+            block_on(tenure.rwlock("config").try_write()).map(drop),
+            block_on(tenure.lock("config").try_acquire()).map(drop),
+        ] {
+            refused.unwrap_err();
+        }
+        let forced = block_on(tenure.lock("config").force_release("a test")).unwrap();
+        assert_eq!(forced, ForceOutcome::NotHeld);
+        assert_eq!(redis.command(&["HLEN", "config"]).unwrap(), Reply::Integer(2));
+        assert_eq!(redis.command(&["PTTL", "config"]).unwrap(), Reply::Integer(-1));
+    }
+    drop(server);
 }

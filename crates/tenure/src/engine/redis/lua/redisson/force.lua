@@ -4,8 +4,8 @@
 -- ARGV[1] "nonce client fenced"
 -- ARGV[2] the owner expected, or ""    ARGV[3] the caller and its reason, for the record
 -- ARGV[4] how long the record is kept, ms    ARGV[5] the name, encoded for a message
--- Returns the first argument, the owners that lost it, 0 and 0; no owners, and nothing changed, if it is free or not held by
--- the one expected; or an error.
+-- Returns the first argument, the owners that lost it, 1 if others still hold it (more than one call takes away), and 0; no
+-- owners, and nothing changed, if it is free or not held by the one expected; or an error.
 local client, fenced = string.match(ARGV[1], '^%d+ (%S+) (%d)$')
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
@@ -17,54 +17,76 @@ local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 --@ redisson/holders.lua
 
 local key, expected = KEYS[1], ARGV[2]
+-- How many holders one call removes, and how many entries of theirs: it must not block the server.
+local MOST_TAKEN, MOST_WORK = 500, 2000
 
-local function take_away(kind, row)
-  local owner, permits, field = row[1], row[2], row[6]
-  if kind == 'm1' then
-    free_mutex(key)
-  elseif string.byte(kind) == 115 then
-    forget_holder(key, owner)
-    give_back(key, permits)
-  elseif permits == ALL then
-    drop_writer(key, field)
-  else
-    drop_reader(key, field)
+-- Those to remove in this call.
+local function portion(kind, rows)
+  local taken, owners, work = {}, {}, 0
+  for i, row in ipairs(rows) do
+    work = work + (kind == 'r' .. ALL and row[2] ~= ALL and entries_of(key, row[6]) or 1)
+    if i > 1 and work > MOST_WORK then
+      break
+    end
+    taken[i], owners[i] = row, row[1]
   end
-  redis.call('HDEL', entries_key(key), owner)
+  return taken, owners
+end
+
+-- Removes them, and returns what is to be done once all are removed.
+local function take_away(kind, taken)
+  local permits, is_read = 0, false
+  for _, row in ipairs(taken) do
+    local owner, field = row[1], row[6]
+    if kind == 'm1' then
+      free_mutex(key)
+    elseif string.byte(kind) == 115 then
+      forget_holder(key, owner)
+      permits = permits + row[2]
+    elseif row[2] == ALL then
+      drop_writer(key, field)
+    else
+      drop_reader(key, field)
+      is_read = true
+    end
+    if kind == 'r' .. ALL then
+      redis.call('HDEL', entries_key(key), owner)
+    end
+  end
+  if permits > 0 then
+    give_back(key, permits)
+  end
+  return is_read
 end
 
 local function force()
   check_slot(key)
-  local kind, rows = holders_of(key, MOST_ENTRIES)
-  local taken = {}
-  for _, row in ipairs(rows) do
-    if expected == '' or expected == row[1] then
-      taken[#taken + 1] = row
-    end
-  end
+  local kind, rows, holding = holders_of(key, MOST_TAKEN, expected)
+  local taken, owners = portion(kind, rows)
   if #taken == 0 then
-    return {}
-  end
-  local owners = {}
-  for i, row in ipairs(taken) do
-    owners[i] = row[1]
+    return {}, 0
   end
   -- Written before anything is published: a server may refuse to write.
   local record = stamp .. ' ' .. table.concat(owners, ',') .. ' ' .. ARGV[3]
   redis.call('SET', prefixed('tenure_forced', key), record, 'PX', ARGV[4])
-  if kind == 'm1' and redis.call('EXISTS', token_key(key)) == 1 then
+  -- A client that uses no tokens need not have the right to their keys.
+  if kind == 'm1' and redis.pcall('EXISTS', token_key(key)) == 1 then
     redis.call('INCR', token_key(key))
   end
-  for _, row in ipairs(taken) do
-    take_away(kind, row)
-    redis.call('PUBLISH', 'tenure:redisson:lost', 'lost ' .. row[1] .. ' ' .. ARGV[5])
+  local is_rest = expected == '' and holding > #taken
+  -- The rest of the readers is looked at once, when no other call follows.
+  if take_away(kind, taken) and not is_rest then
+    settle_readers(key)
   end
-  return owners
+  for _, owner in ipairs(owners) do
+    redis.call('PUBLISH', 'tenure:redisson:lost', 'lost ' .. owner .. ' ' .. ARGV[5])
+  end
+  return owners, is_rest and 1 or 0
 end
 
-local is_done, result = pcall(force)
+local is_done, result, rest = pcall(force)
 if not is_done then
   local text = type(result) == 'table' and result.err or tostring(result)
   return { ARGV[1], { err = (string.gsub(text, '[\r\n]', ' ')) } }
 end
-return { ARGV[1], result, 0, 0 }
+return { ARGV[1], result, rest, 0 }

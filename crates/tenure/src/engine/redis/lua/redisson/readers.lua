@@ -79,8 +79,13 @@ local function acquire_shared(key, request)
     return mismatch(key, redis.call('TYPE', key).ok)
   end
   local mode, reads, writes = found[1], found[2], found[3]
-  if not mode then
-    return redis.call('EXISTS', key) == 1 and '4 m1' or enter_shared(key, request, wants_all)
+  local left = redis.call('PTTL', key)
+  if left == -1 then
+    wrong_type('a hash that does not expire')
+  elseif left == -2 then
+    return enter_shared(key, request, wants_all)
+  elseif not mode then
+    return '4 m1'
   elseif writes then
     return enter_again(key, request, field .. ':write', true)
   elseif reads and wants_all then
@@ -90,37 +95,54 @@ local function acquire_shared(key, request)
   elseif mode == 'read' and not wants_all then
     return enter_shared(key, request, false)
   end
-  return busy(request, math.max(redis.call('PTTL', key), 1))
+  return busy(request, math.max(left, 1))
 end
 
--- A reader has left: the lock ends with the last lease of the others, or now.
-local function settle_readers(key)
-  local fields = redis.call('HLEN', key) <= MOST_FIELDS and redis.call('HGETALL', key) or {}
-  local longest, mode = -3, nil
+-- The longest lease of the readers, in ms; nil if there are too many to look at.
+local function longest_lease(key)
+  if redis.call('HLEN', key) > MOST_FIELDS then
+    return nil
+  end
+  local fields, longest, looked = redis.call('HGETALL', key), -3, 0
   for i = 1, #fields, 2 do
     local entries = math.min(tonumber(fields[i + 1]) or 0, MOST_ENTRIES)
-    if fields[i] == 'mode' then
-      mode = fields[i + 1]
+    looked = looked + math.max(entries, 0)
+    if looked > MOST_FIELDS then
+      return nil
     end
     for entry = entries, 1, -1 do
       longest = math.max(longest, redis.call('PTTL', lease_key(key, fields[i], entry)))
     end
   end
-  if longest > 0 then
+  return longest
+end
+
+-- Readers have left: the lock ends with the last lease of the others, or now. If that is not known, or a writer is there, whose
+-- lease is that of the lock, it stays as it is.
+local function settle_readers(key)
+  local longest = longest_lease(key)
+  local is_writer = redis.call('HGET', key, 'mode') == 'write' and redis.call('HLEN', key) > 1
+  if not longest or is_writer then
+    return
+  elseif longest > 0 then
     redis.call('PEXPIRE', key, longest)
-  elseif not (mode == 'write' and #fields > 2) then
+  else
     redis.call('DEL', key)
     redis.call(PUBLISH, shared_channel(key), 0)
   end
 end
 
+-- How many entries of a reader are looked at.
+local function entries_of(key, field)
+  return math.min(tonumber(redis.call('HGET', key, field)) or 1, MOST_ENTRIES)
+end
+
+-- Ends all entries of a reader; the lock is to be settled after that.
 local function drop_reader(key, field)
-  local held = math.min(tonumber(redis.call('HGET', key, field)) or 1, MOST_ENTRIES)
-  for i = 1, held do
+  for i = 1, entries_of(key, field) do
     redis.call('DEL', lease_key(key, field, i))
   end
   redis.call('HDEL', key, field)
-  settle_readers(key)
 end
 
 -- The writer has left; readers that it admitted stay.
@@ -170,6 +192,7 @@ local function release_shared(key, owner, field, number, is_writer, keep)
       drop_writer(key, field)
     else
       drop_reader(key, field)
+      settle_readers(key)
     end
     redis.call('HDEL', entries_key(key), owner)
     return '0'
