@@ -10,6 +10,7 @@
 #[path = "common/process.rs"]
 mod process;
 mod redisson {
+    mod books;
     mod cluster;
     mod fight;
     mod hostile;

@@ -140,7 +140,7 @@ impl Protocol {
         match self {
             Self::Tenure => keys::name(key),
             Self::Redisson { .. } => {
-                let raw = key.strip_prefix(PERMITS).map_or(key, unwrapped);
+                let raw = key.strip_prefix(PERMITS).map_or(key, name_in_own_key);
                 raw.starts_with(prefix).then(|| LockName::new(raw).ok())?
             }
         }
@@ -163,6 +163,11 @@ fn unwrapped(text: &str) -> &str {
         .and_then(|text| text.strip_suffix('}'))
         .filter(|text| !text.contains('{'))
         .unwrap_or(text)
+}
+
+/// The name of a lock in a key of Tenure's own, after its prefix: `{x}` for `x`, and `:{x}` for `{x}`, so that they differ.
+fn name_in_own_key(text: &str) -> &str {
+    text.strip_prefix(':').unwrap_or_else(|| unwrapped(text))
 }
 
 /// The locks whose waiters a message on this channel is for. `x` and `{x}` are two locks with the same channel.
@@ -224,6 +229,19 @@ mod tests {
             let _ = names_of_channel(&channel);
             let _ = names_of_channel(&format!("{LATCH}{channel}"));
             let _ = names_of_channel(&format!("{FREED}:{channel}"));
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_semaphore_is_read_from_the_key_of_its_holders() {
+        for (key, name) in [
+            ("tenure_permits:{x}", "x"),
+            ("tenure_permits:{a}b}", "a}b"),
+            ("tenure_permits::{x}", "{x}"),
+            ("tenure_permits:::{x}", ":{x}"),
+            ("tenure_permits::a{b", "a{b"),
+        ] {
+            assert_eq!(PLAIN.name(key, ""), Some(LockName::new(name).unwrap()), "{key}");
         }
     }
 

@@ -47,34 +47,67 @@ end
 --@ redisson/permits.lua
 
 -- A latch. Nothing is stored of its waiters. A latch that was not set is open, as for Redisson.
-local function acquire_latch(key, request)
-  local channel = 'redisson_countdownlatch__channel__{' .. key .. '}'
-  local left, found = number_at(key)
-  if found then
-    return mismatch(key, found)
+local function latch_channel(key)
+  return 'redisson_countdownlatch__channel__{' .. key .. '}'
+end
+
+-- Begins a round.
+local function set_latch(key, request)
+  local counted = counted_key(key)
+  redis.call('DEL', counted, holders_key(key), leases_key(key))
+  redis.call('HSET', counted, 'left', request.limit)
+  expire_new(counted, request.lease)
+  redis.call('SET', key, request.limit)
+  redis.call(PUBLISH, latch_channel(key), 1)
+end
+
+-- An owner that is noted counts no more in this round: so it is noted only if it has counted.
+local function count_down(key, request, left)
+  local counted = counted_key(key)
+  local last = tonumber(redis.call('HGET', counted, 'left'))
+  if last and left > last then
+    -- Java has begun another round: in one round, the number only becomes smaller.
+    redis.call('DEL', counted)
   end
-  if request.permits == 0 then
-    if not left and not request.waits then
-      -- To try without waiting sets it.
-      redis.call('SET', key, request.limit)
-      redis.call(PUBLISH, channel, 1)
-      return '3'
-    end
-    return left and left > 0 and busy(request, 0) or granted(request, 0, 1)
+  if redis.call('HSETNX', counted, request.owner, 1) == 0 then
+    return
   end
-  check_slot(key)
-  local counted = prefixed('tenure_counted', key)
-  if not left or redis.call('HSETNX', counted, request.owner, 1) == 0 then
-    return granted(request, 0, 1)
-  end
-  -- An owner that is noted counts no more: so it is noted only if it has counted.
   local function forget()
     redis.call('HDEL', counted, request.owner)
   end
   or_undo(redis.pcall('PEXPIRE', counted, request.lease), forget)
-  if or_undo(redis.pcall('DECRBY', key, request.permits), forget) <= 0 then
+  local rest = or_undo(redis.pcall('DECRBY', key, request.permits), forget)
+  if rest > 0 then
+    redis.call('HSET', counted, 'left', string.format('%.0f', rest))
+  else
     redis.call('DEL', key, counted)
-    redis.call(PUBLISH, channel, 0)
+    redis.call(PUBLISH, latch_channel(key), 0)
+  end
+end
+
+local function acquire_latch(key, request)
+  local left, found = number_at(key)
+  if found then
+    return mismatch(key, found)
+  end
+  local waits_only = request.permits == 0
+  if not left and waits_only and request.waits then
+    return granted(request, 0, 1)
+  end
+  check_slot(key)
+  if not left then
+    redis.call('DEL', counted_key(key))
+  elseif redis.call('EXISTS', holders_key(key)) == 1 then
+    return mismatch(key, 'string')
+  end
+  if not left and waits_only then
+    -- To try without waiting sets it.
+    set_latch(key, request)
+    return '3'
+  elseif waits_only and left > 0 then
+    return busy(request, 0)
+  elseif left and not waits_only then
+    count_down(key, request, left)
   end
   return granted(request, 0, 1)
 end

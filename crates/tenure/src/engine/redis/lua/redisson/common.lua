@@ -8,9 +8,14 @@ local ALL = 1000000000
 -- No lock has more fields, and no thread more entries: foreign data must not block the server.
 local MOST_FIELDS, MOST_ENTRIES = 20000, 1000
 
--- A key beside that of a lock, in its slot.
+-- A key or channel of Redisson's beside the key of a lock, in its slot. Those of `x` and `{x}` are the same.
 local function prefixed(prefix, key)
   return prefix .. ':' .. (string.find(key, '{', 1, true) and key or '{' .. key .. '}')
+end
+
+-- A key of Tenure's own beside that of a lock, in its slot. Those of `x` and `{x}` differ.
+local function own_key(prefix, key)
+  return prefix .. ':' .. (string.find(key, '{', 1, true) and ':' .. key or '{' .. key .. '}')
 end
 
 -- To be called before a key beside the lock's own is read or written. While a cluster moves the slot, that key may be at
@@ -20,7 +25,7 @@ local function check_slot(key)
   if not IS_CLUSTER then
     return
   end
-  local found = redis.pcall('EXISTS', prefixed('tenure_none', key), prefixed('tenure_never', key))
+  local found = redis.pcall('EXISTS', own_key('tenure_none', key), own_key('tenure_never', key))
   if type(found) == 'table' then
     local is_in_transit = string.find(found.err, 'non local key', 1, true)
     error(is_in_transit and { err = 'TRYAGAIN the cluster moves the slot of this lock' } or found)
@@ -128,8 +133,9 @@ end
 local function mismatch(key, found)
   if found == 'hash' then
     return redis.call('HEXISTS', key, 'mode') == 1 and '4 r' .. ALL or '4 m1'
-  elseif found == 'string' then
-    return '4 s' .. math.max(math.min(number_at(key) or 0, ALL), 1)
+  elseif found == 'string' or found == 'latch' then
+    local limit = math.max(math.min(number_at(key) or 0, ALL), 1)
+    return (found == 'latch' and '4 l' or '4 s') .. string.format('%.0f', limit)
   end
   wrong_type('a ' .. tostring(found))
 end

@@ -68,7 +68,7 @@ local function force()
   end
   -- Written before anything is published: a server may refuse to write.
   local record = stamp .. ' ' .. table.concat(owners, ',') .. ' ' .. ARGV[3]
-  redis.call('SET', prefixed('tenure_forced', key), record, 'PX', ARGV[4])
+  redis.call('SET', own_key('tenure_forced', key), record, 'PX', ARGV[4])
   -- A client that uses no tokens need not have the right to their keys.
   if kind == 'm1' and redis.pcall('EXISTS', token_key(key)) == 1 then
     redis.call('INCR', token_key(key))

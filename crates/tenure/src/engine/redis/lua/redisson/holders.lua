@@ -63,7 +63,8 @@ local function holders_of_number(key, most, expected)
       }
     end
   end
-  return 's' .. string.format('%.0f', math.max(math.min(limit, ALL), 0)), rows, redis.call('ZCARD', leases_key(key))
+  local kind = redis.call('EXISTS', counted_key(key)) == 1 and 'l' or 's'
+  return kind .. string.format('%.0f', math.max(math.min(limit, ALL), 0)), rows, redis.call('ZCARD', leases_key(key))
 end
 
 -- At most so many holders; only the one expected, unless that is "".

@@ -18,7 +18,7 @@ local results, fenced = { ARGV[1] }, '0'
 
 local function inspect(key)
   local kind, rows, holding = holders_of(key, tonumber(ARGV[3]), '')
-  local record = redis.pcall('GET', prefixed('tenure_forced', key))
+  local record = redis.pcall('GET', own_key('tenure_forced', key))
   return { kind, holding, rows, 0, {}, type(record) == 'string' and record or '' }
 end
 

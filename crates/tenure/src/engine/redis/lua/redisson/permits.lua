@@ -3,11 +3,17 @@
 -- hash, and the ends of their leases in a sorted set.
 
 local function holders_key(key)
-  return prefixed('tenure_permits', key)
+  return own_key('tenure_permits', key)
 end
 
 local function leases_key(key)
-  return prefixed('tenure_leases', key)
+  return own_key('tenure_leases', key)
+end
+
+-- The owners that have counted a latch down, and in the field "left" what was left then. A number beside which it exists is that
+-- of a latch, and not of a semaphore.
+local function counted_key(key)
+  return own_key('tenure_counted', key)
 end
 
 local function now_in_ms()
@@ -48,7 +54,7 @@ local function settle_permits(key)
   end
   check_slot(key)
   if not free then
-    redis.call('DEL', holders_key(key), leases_key(key))
+    redis.call('DEL', holders_key(key), leases_key(key), counted_key(key))
     return nil
   end
   local back = 0
@@ -72,6 +78,8 @@ local function acquire_permits(key, request)
   local free, found = settle_permits(key)
   if found then
     return mismatch(key, found)
+  elseif free and redis.call('EXISTS', counted_key(key)) == 1 then
+    return mismatch(key, 'latch')
   end
   local ends = now_in_ms() + request.lease
   local held, entries = holder_at(key, request.owner)

@@ -3,7 +3,7 @@
 -- numbers of entries, if there is more than the entry 0, are in a key of Tenure's own.
 
 local function entries_key(key)
-  return prefixed('tenure_entries', key)
+  return own_key('tenure_entries', key)
 end
 
 local function shared_channel(key)
