@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure::blocking::block_on;
-use tenure::{Error, Kind, Owner};
+use tenure::{Error, Fence, Kind, Owner, Tenure};
 use tenure_testkit::Server;
 use tenure_testkit::resp::{Connection, Reply};
 
@@ -12,6 +12,15 @@ use super::shared::{LONG, connect, pass};
 fn number(redis: &mut Connection, key: &str) -> i64 {
     let Reply::Bulk(Some(text)) = redis.command(&["GET", key]).unwrap() else { return 0 };
     String::from_utf8(text).unwrap().parse().unwrap()
+}
+
+/// I4: a client that asks for fences gets them, also if the URL names the protocol. It was silently without.
+#[test]
+fn fences_that_the_builder_asks_for_are_not_dropped_by_the_url() {
+    let server = Server::builder().on_port().start();
+    let url = format!("{}?protocol=redisson", server.url());
+    let tenure = block_on(Tenure::builder().redisson_fenced().connect(&url)).unwrap();
+    assert_ne!(block_on(tenure.lock("x").acquire()).unwrap().fence(), Fence::NONE);
 }
 
 /// I1, I5: `x` and `{x}` are two names, and Redisson derives the same channels from both. The holders that Tenure keeps were

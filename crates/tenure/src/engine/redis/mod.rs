@@ -144,9 +144,7 @@ impl RedisEngine {
 
     pub(crate) async fn connect_as(url: &str, mut options: Options) -> Result<Self, Error> {
         let (protocol, url) = Protocol::take(url)?;
-        if protocol.is_redisson() {
-            options.protocol = protocol;
-        }
+        options.protocol = options.protocol.and(protocol);
         Self::connect_to(Store::parse(&url)?, options).await
     }
 

@@ -65,6 +65,15 @@ impl Protocol {
         Ok((protocol, url.into()))
     }
 
+    /// The format that the builder and the URL name together: with fences if one of them asks for these.
+    pub(super) fn and(self, other: Self) -> Self {
+        let is_fenced = |it| matches!(it, Self::Redisson { is_fenced: true });
+        match self.is_redisson() || other.is_redisson() {
+            true => Self::Redisson { is_fenced: is_fenced(self) || is_fenced(other) },
+            false => Self::Tenure,
+        }
+    }
+
     pub(super) fn is_redisson(self) -> bool {
         matches!(self, Self::Redisson { .. })
     }
@@ -211,6 +220,20 @@ mod tests {
                 refused.contains("protocol=redisson") && !refused.contains("secret"),
                 "{refused}"
             );
+        }
+    }
+
+    #[test]
+    fn the_builder_and_the_url_are_combined() {
+        let fenced = Protocol::Redisson { is_fenced: true };
+        for (one, other, both) in [
+            (Protocol::Tenure, Protocol::Tenure, Protocol::Tenure),
+            (Protocol::Tenure, PLAIN, PLAIN),
+            (Protocol::Tenure, fenced, fenced),
+            (PLAIN, PLAIN, PLAIN),
+            (PLAIN, fenced, fenced),
+        ] {
+            assert_eq!((one.and(other), other.and(one)), (both, both), "{one:?} and {other:?}");
         }
     }
 
