@@ -265,6 +265,11 @@ impl Tenure {
     pub fn features(&self) -> Features {
         self.client.driver.engine.capabilities().features
     }
+
+    /// The name of the engine, for messages.
+    pub(crate) fn engine_name(&self) -> &'static str {
+        self.client.driver.engine.capabilities().engine
+    }
 }
 
 /// Runs `work` to its end, and something else beside it, until then at most.
@@ -286,7 +291,7 @@ fn failed(name: &LockName, action: &'static str, error: StoreError) -> Error {
 
 impl fmt::Debug for Tenure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let engine = self.client.driver.engine.capabilities().engine;
+        let engine = self.engine_name();
         f.debug_struct("Tenure").field("engine", &engine).finish_non_exhaustive()
     }
 }

@@ -41,7 +41,8 @@ impl Latch {
         Self { lock: lock.without_fallback(), count }
     }
 
-    /// Sets how long a count stays. The default is 24 hours, which is also the maximum.
+    /// Sets how long a count stays. The default is 24 hours, which is also the maximum. Refused in Redisson's format, where a latch
+    /// stays until it is open.
     #[must_use]
     pub fn keep_for(mut self, time: Duration) -> Self {
         self.lock = self.lock.fixed_lease(time);

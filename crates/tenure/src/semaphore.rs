@@ -98,11 +98,16 @@ impl Semaphore {
     /// Sets the limit in the store now, also for current waiters. Otherwise the next request does.
     ///
     /// # Errors
-    /// As for [`Lock::try_acquire`].
+    /// As for [`Lock::try_acquire`]; refused in Redisson's format, where a limit is set once, by the first request.
     ///
     /// # Cancel safety
     /// As for [`Lock::try_acquire`].
     pub async fn apply_limit(&self) -> Result<(), Error> {
+        let tenure = self.lock.tenure();
+        if !tenure.features().has_limits {
+            let what = "change the limit of a semaphore";
+            return Err(self.lock.spec()?.lacks(tenure.engine_name(), what).into());
+        }
         // A request sets the limit, whether or not it is granted.
         self.try_acquire().await.map(drop)
     }

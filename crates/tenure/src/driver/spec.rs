@@ -155,14 +155,24 @@ impl Spec {
             (self.about.note.is_some() && !has.has_notes, "keep a note"),
             (self.at_least > 0 && !has.has_least_times, "keep a lock for a least holding time"),
             (self.shape.kind() == Kind::Barrier && !has.has_barriers, "make a barrier"),
+            (
+                self.shape.kind() == Kind::Latch && self.lease != Lease::MAX && !has.has_limits,
+                "forget the counts of a latch after a time, which `keep_for` sets",
+            ),
         ];
         match wanted.iter().find(|(is_refused, _)| *is_refused) {
             None => Ok(()),
-            Some((_, what)) => Err(Invalid::new(format!(
-                "the lock `{}` is of a store ({engine}) that cannot {what}: leave that out, or use a                  store in Tenure's own format",
-                self.name
-            ))),
+            Some((_, what)) => Err(self.lacks(engine, what)),
         }
+    }
+
+    /// The error for what locks of a store cannot do.
+    pub(crate) fn lacks(&self, engine: &str, what: &str) -> Invalid {
+        Invalid::new(format!(
+            "the lock `{}` is of a store ({engine}) that cannot {what}: leave that out, or use a store in Tenure's own \
+             format",
+            self.name
+        ))
     }
 
     pub(super) fn request(&self, entry: Entry, queue: Option<Queueing>) -> AcquireRequest {

@@ -43,11 +43,16 @@ pub(crate) async fn what_a_store_lacks_is_refused(store: &impl Fixture) {
         (tenure.lock("x").at_least(lease).acquire().await.map(drop), "least holding time"),
         (tenure.barrier("x", 2).wait().await, "barrier"),
         (election, "election"),
+        (tenure.semaphore("x", 2).apply_limit().await, "limit"),
+        (tenure.latch("x", 2).keep_for(lease).count_down().await, "keep_for"),
+        (tenure.latch("x", 2).keep_for(lease).set_count().await, "keep_for"),
     ];
     for (result, word) in refused {
         let error = result.unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{error:?}");
-        assert!(error.to_string().contains(word) && error.to_string().contains("`x`"), "{error}");
+        let sentence = error.to_string();
+        assert!(sentence.contains(word) && sentence.contains("`x`"), "{sentence}");
+        assert!(!sentence.contains("  "), "{sentence}");
     }
     assert_eq!(tenure.list("", 10).await.unwrap(), []);
     let fence = tenure.rwlock("y").write().await.unwrap().fence();

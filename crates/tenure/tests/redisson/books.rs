@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tenure::blocking::block_on;
+use tenure::engine::ForceOutcome;
 use tenure::{Error, Fence, Kind, Owner, Tenure};
 use tenure_testkit::Server;
 use tenure_testkit::resp::{Connection, Reply};
@@ -21,6 +22,42 @@ fn fences_that_the_builder_asks_for_are_not_dropped_by_the_url() {
     let url = format!("{}?protocol=redisson", server.url());
     let tenure = block_on(Tenure::builder().redisson_fenced().connect(&url)).unwrap();
     assert_ne!(block_on(tenure.lock("x").acquire()).unwrap().fence(), Fence::NONE);
+}
+
+/// R15: a token is a 64-bit number for Java. As a number of Lua's, it was rounded beyond 2^53, and granted twice.
+#[test]
+fn tokens_are_exact_beyond_the_numbers_of_lua() {
+    let server = Server::builder().on_port().start();
+    let mut redis = server.connect().unwrap();
+    let first = 1_u64 << 53;
+    redis.command(&["SET", "redisson_lock_token:{x}", &first.to_string()]).unwrap();
+    let tenure = block_on(Tenure::builder().redisson_fenced().connect(&server.url())).unwrap();
+    for token in first + 1..first + 4 {
+        let guard = block_on(tenure.lock("x").acquire_within(LONG)).unwrap();
+        assert_eq!(guard.fence().value(), token);
+        let holders = block_on(tenure.lock("x").inspect()).unwrap().holders;
+        assert_eq!(holders[0].fence, guard.fence());
+        block_on(guard.release()).unwrap();
+    }
+}
+
+/// R13, R14: a transaction of Redisson's has another id than a client, and a thread may have any number. Such holders kept others
+/// out, and were neither shown nor forced to release.
+#[test]
+fn every_holder_of_redissons_is_shown_and_forced() {
+    let server = Server::builder().on_port().start();
+    let (tenure, mut redis) = (connect(&server.url()), server.connect().unwrap());
+    let fields = ["6b5dfc51-2d52-4dc1-ab0e-5b7f11d4f3a1:-5", "0123456789abcdef0123456789abcdef:12"];
+    for field in fields {
+        redis.command(&["HSET", field, field, "1"]).unwrap();
+        redis.command(&["PEXPIRE", field, "60000"]).unwrap();
+        let lock = tenure.lock(field);
+        assert!(block_on(lock.try_acquire()).unwrap().is_none());
+        assert_eq!(block_on(lock.inspect()).unwrap().holders.len(), 1, "{field}");
+        let forced = block_on(lock.force_release("a test")).unwrap();
+        assert!(matches!(forced, ForceOutcome::Released(owners) if owners.len() == 1));
+        drop(block_on(lock.try_acquire()).unwrap().unwrap());
+    }
 }
 
 /// I1, I5: `x` and `{x}` are two names, and Redisson derives the same channels from both. The holders that Tenure keeps were

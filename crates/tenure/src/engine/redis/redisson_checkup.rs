@@ -98,12 +98,13 @@ async fn scan(link: &Link, options: &[&str]) -> Result<Vec<String>, StoreError> 
     Ok(all)
 }
 
-/// Whether a field is a client's UUID and the number of a thread.
+/// Whether a field is the id of a client or of a transaction, and the number of a thread, which may be negative.
 fn is_holder(field: &str) -> bool {
     let field = field.strip_suffix(":write").unwrap_or(field);
     let Some((client, thread)) = field.split_once(':') else { return false };
-    let is_client =
-        client.len() == 36 && client.bytes().all(|it| it == b'-' || it.is_ascii_hexdigit());
+    let is_client = matches!(client.len(), 32 | 36)
+        && client.bytes().all(|it| it == b'-' || it.is_ascii_hexdigit());
+    let thread = thread.strip_prefix('-').unwrap_or(thread);
     is_client && !thread.is_empty() && thread.bytes().all(|it| it.is_ascii_digit())
 }
 
@@ -115,6 +116,8 @@ mod tests {
     fn holders_are_known_by_their_fields() {
         let client = "6b5dfc51-2d52-4dc1-ab0e-5b7f11d4f3a1";
         assert!(is_holder(&format!("{client}:23")) && is_holder(&format!("{client}:23:write")));
+        assert!(is_holder(&format!("{client}:-5")), "a thread of another library");
+        assert!(is_holder("0123456789abcdef0123456789abcdef:12"), "a transaction");
         for field in ["mode", "name", client, &format!("{client}:"), &format!("{client}:x")] {
             assert!(!is_holder(field), "{field}");
         }

@@ -47,9 +47,9 @@ local function owner_of(field)
   return string.sub(redis.sha1hex(field), 1, 32)
 end
 
--- Whether a field is a holder's.
+-- Whether a field is a holder's: the id of a client or of a transaction, and the number of a thread, which may be negative.
 local function is_holder(field)
-  return string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:%d+$')
+  return string.find(field, '^%x[%x%-]+:%-?%d+$')
 end
 
 -- Runs the operation on one lock. Its error does not affect the others of the call.
@@ -80,7 +80,7 @@ local function number_at(key)
 end
 
 local function granted(request, fence, fences)
-  return table.concat({ 1, string.format('%.0f', fence), fences, request.lease, stamp }, ' ')
+  return table.concat({ 1, fence, fences, request.lease, stamp }, ' ')
 end
 
 -- The answer to a request that cannot be granted; the lease of the holders ends in so many ms.

@@ -15,7 +15,7 @@ local function acquire_mutex(key, request)
   if found.err then
     return mismatch(key, redis.call('TYPE', key).ok)
   end
-  local mine, mode, entries, fence = found[1], found[2], found[3] or '0', tonumber(found[4] or 0)
+  local mine, mode, entries, fence = found[1], found[2], found[3] or '0', found[4] or '0'
   if mode then
     return '4 r' .. ALL
   end
@@ -38,8 +38,10 @@ local function acquire_mutex(key, request)
   if fenced == '1' then
     -- First: if it is refused, nothing is left.
     check_slot(key)
-    fence = redis.call('INCR', token_key(key))
-    values[3], values[4] = field .. ':fence', string.format('%.0f', fence)
+    redis.call('INCR', token_key(key))
+    -- As a text: Lua's numbers are not exact beyond 2^53.
+    fence = redis.call('GET', token_key(key))
+    values[3], values[4] = field .. ':fence', fence
   end
   if request.number ~= '0' then
     values[#values + 1], values[#values + 2] = field .. ':entries', request.number
