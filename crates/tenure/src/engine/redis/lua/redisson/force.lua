@@ -61,7 +61,7 @@ end
 
 local function force()
   check_slot(key)
-  local kind, rows, holding = holders_of(key, MOST_TAKEN, expected)
+  local kind, rows, holding = holders_of(key, MOST_TAKEN, expected, expected == '' and MOST_ENTRIES or MOST_FIELDS)
   local taken, owners = portion(kind, rows)
   if #taken == 0 then
     return {}, 0

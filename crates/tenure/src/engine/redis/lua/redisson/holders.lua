@@ -4,24 +4,36 @@ local function number_of_entries(text)
   return math.max(math.floor(tonumber(text) or 1), 1)
 end
 
--- The fields of a hash, or some of them if there are very many, and how many there are besides these.
-local function fields_of(key)
+-- The fields of a hash, or some of them if there are more than so many, and how many there are besides these.
+local function fields_of(key, limit)
   local count = redis.call('HLEN', key)
-  if count <= MOST_FIELDS then
+  if count <= limit then
     return redis.call('HGETALL', key), 0
   end
-  local some = redis.call('HSCAN', key, 0, 'COUNT', MOST_ENTRIES)[2]
+  -- One step finds none where many were removed, and two steps may find the same.
+  local some, is_seen, cursor = {}, {}, '0'
+  repeat
+    local found = redis.call('HSCAN', key, cursor, 'COUNT', MOST_ENTRIES)
+    local fields = found[2]
+    for i = 1, #fields, 2 do
+      if not is_seen[fields[i]] then
+        is_seen[fields[i]] = true
+        some[#some + 1], some[#some + 2] = fields[i], fields[i + 1]
+      end
+    end
+    cursor = found[1]
+  until cursor == '0' or #some >= MOST_ENTRIES
   return some, count - #some / 2
 end
 
 -- Of an RLock or an RReadWriteLock. Returns the kind, the holders, and how many there are, not exactly if they are very many;
 -- the kind is "" if the hash is none.
-local function holders_of_hash(key, most, expected)
+local function holders_of_hash(key, most, expected, limit)
   local left, rows, kind = redis.call('PTTL', key), {}, ''
   if left < 0 then
     return kind, rows, 0
   end
-  local by_name, fields, holding = { mode = redis.call('HGET', key, 'mode') }, fields_of(key)
+  local by_name, fields, holding = { mode = redis.call('HGET', key, 'mode') }, fields_of(key, limit)
   if by_name.mode then
     check_slot(key)
   end
@@ -67,11 +79,12 @@ local function holders_of_number(key, most, expected)
   return kind .. string.format('%.0f', math.max(math.min(limit, ALL), 0)), rows, redis.call('ZCARD', leases_key(key))
 end
 
--- At most so many holders; only the one expected, unless that is "".
-local function holders_of(key, most, expected)
+-- At most so many holders; only the one expected, unless that is "". In a hash with more fields than the limit, only some are
+-- looked at.
+local function holders_of(key, most, expected, limit)
   local found = redis.call('TYPE', key).ok
   if found == 'hash' then
-    return holders_of_hash(key, most, expected)
+    return holders_of_hash(key, most, expected, limit)
   elseif found == 'string' then
     return holders_of_number(key, most, expected)
   elseif found ~= 'none' then

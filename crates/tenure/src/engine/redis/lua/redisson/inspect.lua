@@ -17,7 +17,7 @@ local results, fenced = { ARGV[1] }, '0'
 --@ redisson/holders.lua
 
 local function inspect(key)
-  local kind, rows, holding = holders_of(key, tonumber(ARGV[3]), '')
+  local kind, rows, holding = holders_of(key, tonumber(ARGV[3]), '', MOST_FIELDS)
   local record = redis.pcall('GET', own_key('tenure_forced', key))
   return { kind, holding, rows, 0, {}, type(record) == 'string' and record or '' }
 end
