@@ -100,7 +100,7 @@ fn locks_whose_names_differ_by_braces_are_two_locks() {
 /// R24: a semaphore and a latch are both a number. A count took a permit that was free, and a request for a permit counted a
 /// latch down.
 #[test]
-fn a_semaphore_and_a_latch_of_one_name_are_told_apart() {
+fn a_semaphore_and_a_latch_of_one_name_are_distinguished() {
     let server = Server::builder().on_port().start();
     let (tenure, mut redis) = (connect(&server.url()), server.connect().unwrap());
     let held = block_on(tenure.semaphore("s", 2).acquire()).unwrap();

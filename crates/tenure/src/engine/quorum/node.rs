@@ -278,7 +278,7 @@ impl Node {
             match result {
                 // Of an end that has failed, a copy may still arrive: another one that was noted meanwhile is not in flight.
                 Ok(()) if !is_known && left.get(&key).is_some_and(|it| it.is_in_flight) => {
-                    drop(left.remove(&key));
+                    left.remove(&key);
                 }
                 _ => left.get_mut(&key).into_iter().for_each(|it| {
                     (it.is_in_flight, it.is_done) = (false, result.is_ok());
