@@ -9,14 +9,14 @@ use tokio::sync::oneshot;
 
 use super::Quorum;
 use super::arrival::on_arrival;
-use super::attempt::Attempt;
+use super::attempt::{Attempt, answer_cancelled};
 use super::errors::closed;
 use crate::core::name::LockName;
 use crate::core::shape::Shape;
 use crate::engine::{AcquireRequest, Acquired, Answer, CancelRequest, Proposal};
 use crate::error::StoreError;
 use crate::foreign;
-use crate::owner::{Entry, unique_number};
+use crate::owner::{Entry, Owner, unique_number};
 use crate::sync::lock;
 
 /// The answers of the nodes.
@@ -90,6 +90,16 @@ impl Quorum {
         let ends = former.unwrap_or(entry);
         self.nodes[node].end(CancelRequest { name, entry: ends }, self.over(&attempt.request));
         former.map(drop).ok_or_else(|| StoreError::refused("it was released"))
+    }
+
+    /// A hold was detached. A question of the waiter that it was may still be under way: it must not be granted the lock after the
+    /// process with the handle has released it, because no task of this client would release it.
+    pub(super) fn end_questions(&self, name: &LockName, owner: Owner) {
+        let mut attempts = lock(&self.attempts);
+        let questions = attempts.extract_if(|(of, entry), _| of == name && entry.owner == owner);
+        let questions: Vec<_> = questions.map(|(_, attempt)| attempt).collect();
+        drop(attempts);
+        questions.into_iter().for_each(|attempt| answer_cancelled(attempt.end()));
     }
 
     /// A hold was detached: the process with its handle ends it by the number that most nodes have. Another one ends here.

@@ -84,10 +84,13 @@ impl Quorum {
             Effect::Failed { end, callers, result } => {
                 self.strike(attempt);
                 let AcquireRequest { name, entry, .. } = &attempt.request;
+                let held = self.holds.attempt_of(name, *entry);
                 // A question about what is held: that it fails must not end the hold.
-                if self.holds.attempt_of(name, *entry).is_none() {
-                    end.into_iter().for_each(|node| self.end_at(node, attempt));
-                }
+                let is_held = |node: &usize| {
+                    held.as_ref().is_some_and(|it| it.entry_at(*node) == attempt.entry_at(*node))
+                };
+                let end = end.into_iter().filter(|node| !is_held(node));
+                end.for_each(|node| self.end_at(node, attempt));
                 answer(callers, &result);
             }
             Effect::GiveBack { nodes, pause } => {

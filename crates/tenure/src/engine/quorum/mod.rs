@@ -245,6 +245,7 @@ impl Engine for QuorumEngine {
             ));
         }
         self.quorum.note_detached(name, owner);
+        self.quorum.end_questions(name, owner);
         detached.iter().for_each(|attempt| self.quorum.end_unrenamed(attempt));
         self.quorum.nodes.iter().try_for_each(|node| node.engine().detach(name, owner))
     }
