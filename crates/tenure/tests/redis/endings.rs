@@ -2,27 +2,27 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 use tenure::Tenure;
 use tenure_testkit::Server;
 
 use super::fixture::{LONG, ms, pass};
 
-/// Forwards bytes. When it is armed, it cuts the reply to the next request for the lock short by one byte, and closes the
-/// connection: other connections have replies at any time.
+/// Forwards bytes. When it is armed, it cuts the reply to the next request of an owner short by one byte, and closes the
+/// connection: other connections have replies at any time, and a release that failed is sent again in the background.
 struct Relay {
     url: String,
-    is_armed: Arc<AtomicBool>,
+    armed_for: Arc<Mutex<Option<String>>>,
 }
 
 impl Relay {
     fn start(server: &Server) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("redis://{}", listener.local_addr().unwrap());
-        let is_armed = Arc::new(AtomicBool::new(false));
-        let (port, armed) = (server.port().unwrap(), is_armed.clone());
+        let armed_for = Arc::<Mutex<Option<String>>>::default();
+        let (port, armed) = (server.port().unwrap(), armed_for.clone());
         std::thread::spawn(move || {
             for client in listener.incoming() {
                 let (client, armed) = (client.unwrap(), armed.clone());
@@ -31,8 +31,10 @@ impl Relay {
                 let cuts = Arc::new(AtomicBool::new(false));
                 let next = cuts.clone();
                 let note = move |bytes: &[u8]| {
-                    let is_for_lock = bytes.windows(LOCK.len()).any(|part| part == LOCK);
-                    if is_for_lock && armed.swap(false, SeqCst) {
+                    let is_of = |owner: &mut String| {
+                        bytes.windows(owner.len()).any(|part| part == owner.as_bytes())
+                    };
+                    if armed.lock().unwrap().take_if(is_of).is_some() {
                         next.store(true, SeqCst);
                     }
                     false
@@ -41,12 +43,9 @@ impl Relay {
                 std::thread::spawn(move || forward(server, client, |_| cuts.swap(false, SeqCst)));
             }
         });
-        Self { url, is_armed }
+        Self { url, armed_for }
     }
 }
-
-/// In every request for the lock.
-const LOCK: &[u8] = b"tenure:{x}";
 
 fn forward(mut from: TcpStream, mut to: TcpStream, is_cut: impl Fn(&[u8]) -> bool) {
     to.set_nodelay(true).unwrap();
@@ -78,7 +77,7 @@ async fn a_connection_that_ends_within_a_reply_is_noticed_at_once() {
             });
             seen.await.expect("connected");
             let guard = tenure.lock("x").acquire().await.unwrap();
-            relay.is_armed.store(true, SeqCst);
+            *relay.armed_for.lock().unwrap() = Some(guard.owner().to_string());
             let error = guard.release().await.unwrap_err().to_string();
             // Silence ends a connection after two seconds: then the end was not noticed, but inferred.
             assert!(error.contains("the server closed the connection"), "{error}");
