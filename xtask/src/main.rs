@@ -11,6 +11,7 @@ mod documents;
 mod fuzz;
 mod msrv;
 mod mutants;
+mod peers;
 mod portability;
 mod promises;
 mod requirements;
@@ -53,6 +54,11 @@ enum Chore {
     Verify(verify::Options),
     /// Run the library's benchmarks and print the results.
     Bench(bench::Options),
+    /// Measure Tenure beside other lock libraries: the same work, the same server, the same minute.
+    ///
+    /// The programs in bench/peers are built with cargo, go, mvn, npm and pip, which fetch the libraries in pinned versions. A peer
+    /// whose tools are missing is left out, with a sentence.
+    BenchPeers(peers::Options),
     /// Try to break the locks of one topology: many processes, many faults, and a checker of what happened.
     Torture(torture::Options),
     /// Show that the tests catch the bugs of locks: copies of the sources with one bug each.
@@ -69,6 +75,7 @@ fn main() -> ExitCode {
         Chore::Test(options) => test::run(&options),
         Chore::Verify(options) => verify::run(&options),
         Chore::Bench(options) => bench::run(&options),
+        Chore::BenchPeers(options) => peers::run(&options),
         Chore::Torture(options) => torture::run(&options),
         Chore::Mutants(options) => mutants::run(&options),
         Chore::Book => book::run(),

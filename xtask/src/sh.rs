@@ -139,7 +139,7 @@ fn seconds(time: Duration) -> String {
     clippy::disallowed_methods,
     reason = "a chore's duration is for reading, no lease depends on it"
 )]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
