@@ -78,6 +78,14 @@ impl Options {
     fn rounds(&self) -> usize {
         self.rounds.unwrap_or(if self.quick { 1 } else { 3 }).max(1)
     }
+
+    /// How much was measured, in words. One round has no spread, and is no result.
+    fn how(&self) -> String {
+        let (rounds, seconds) = (self.rounds(), self.effort().seconds);
+        let plural = if rounds == 1 { "" } else { "s" };
+        let warning = if rounds < 3 { ", too few for a result" } else { "" };
+        format!("{rounds} round{plural} of {seconds} s{warning}")
+    }
 }
 
 pub(crate) fn run(options: &Options) -> Outcome {
@@ -103,7 +111,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         all.push(results);
     }
     println!("◀: better than Tenure beside it. ↓: less is better. ↑: more is better.");
-    println!("Medians of {} rounds, with the lowest and the highest.", options.rounds());
+    println!("Medians of {}, with the lowest and the highest.", options.how());
     skipped.iter().for_each(|why| println!("{why}"));
     write(options, &all, &facts, &skipped)
 }
@@ -208,9 +216,7 @@ fn write(
         save(file, &format!("{:#}\n", document::json(all, facts, skipped)))?;
     }
     if let Some(file) = &options.markdown {
-        let Effort { seconds, .. } = options.effort();
-        let how = format!("{} rounds of {seconds} s", options.rounds());
-        save(file, &table::markdown(all, facts, skipped, &how))?;
+        save(file, &table::markdown(all, facts, skipped, &options.how()))?;
     }
     if let Some(folder) = &options.svg {
         fs::create_dir_all(folder).map_err(|error| cannot(folder, &error))?;

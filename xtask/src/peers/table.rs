@@ -65,6 +65,7 @@ fn range(spread: Option<Spread>) -> String {
 pub(crate) fn number(value: f64) -> String {
     let digits = match value.abs() {
         0.0 => 0,
+        below if below < 0.1 => 4,
         below if below < 10.0 => 2,
         below if below < 100.0 => 1,
         _ => 0,
@@ -156,6 +157,7 @@ mod tests {
     fn numbers_have_three_digits_and_separated_thousands() {
         let cases = [
             (0.0, "0"),
+            (0.01234, "0.0123"),
             (1.234, "1.23"),
             (12.34, "12.3"),
             (123.4, "123"),

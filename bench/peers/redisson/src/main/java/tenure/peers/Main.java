@@ -19,6 +19,8 @@ import org.redisson.config.TransportMode;
  * faster than as many threads.
  */
 public final class Main {
+    private static final int CONNECTIONS = 8;
+
     private final RedissonClient client;
 
     private Main(RedissonClient client) {
@@ -45,7 +47,10 @@ public final class Main {
     private static RedissonClient connect(String url) {
         Config config = new Config();
         config.setTransportMode(Epoll.isAvailable() ? TransportMode.EPOLL : TransportMode.NIO);
-        config.useSingleServer().setAddress(url);
+        // Two for each core, and few connections that are full: the defaults, 32 and 64, are for larger machines.
+        config.setNettyThreads(0);
+        config.useSingleServer().setAddress(url).setConnectionPoolSize(CONNECTIONS)
+                .setConnectionMinimumIdleSize(CONNECTIONS);
         return Redisson.create(config);
     }
 
