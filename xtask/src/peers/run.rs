@@ -152,7 +152,8 @@ fn costs(cost: Cost, sections: f64) -> Values {
 
 /// Keys and bytes that are there and were not before.
 fn left(store: &Store, before: (f64, f64), waits: bool) -> Result<Values, String> {
-    let since = |now: (f64, f64)| (now.0 - before.0, (now.1 - before.1).max(0.0));
+    // What the warming up left may be gone by then, too.
+    let since = |now: (f64, f64)| ((now.0 - before.0).max(0.0), (now.1 - before.1).max(0.0));
     let (keys, bytes) = since(store.stored()?);
     let mut values = Values::from([("keys", keys), ("bytes_left", bytes)]);
     let is_little = keys <= FEW_KEYS;
