@@ -46,6 +46,22 @@ impl Log {
     fn assert_has(&self, parts: &[&str]) {
         assert!(self.find(parts).is_some(), "{parts:?} in {:#?}", self.lines.lock().unwrap());
     }
+
+    /// Log events of the driver are written by a thread of their own.
+    async fn until_has(&self, parts: &[&str]) {
+        let seen = tokio::time::timeout(Duration::from_secs(20), async {
+            while self.find(parts).is_none() {
+                pause().await;
+            }
+        });
+        let _ = seen.await;
+        self.assert_has(parts);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test polls")]
+async fn pause() {
+    tokio::time::sleep(ms(2)).await;
 }
 
 impl Subscriber for Log {
@@ -122,11 +138,12 @@ async fn warnings(log: &Log, store: &MemoryEngine) {
     let waiting =
         ["event", "still waiting for a lock", "lock=reports", "note=\"nightly\"", "holder="];
     log.assert_has(&waiting);
-    log.assert_has(&["event", "a lock is held for long", "lock=reports", "note=\"nightly\""]);
+    log.until_has(&["event", "a lock is held for long", "lock=reports", "note=\"nightly\""]).await;
     let count =
         |part: &str| log.lines.lock().unwrap().iter().filter(|line| line.contains(part)).count();
     assert_eq!(count("held for long"), 1, "once");
     tenure.lock("reports").force_release("a test").await.unwrap();
     held.lost().await;
-    log.assert_has(&["event", "lock lost", "lock=reports", "is_forced=true", "note=\"nightly\""]);
+    let lost = ["event", "lock lost", "lock=reports", "is_forced=true", "note=\"nightly\""];
+    log.until_has(&lost).await;
 }
