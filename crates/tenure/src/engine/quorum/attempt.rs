@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use super::Quorum;
 use super::effect::Effect;
 use super::errors::cancelled;
+use super::rest::Rest;
 use crate::clock;
 use crate::core::backoff::{Backoff, Delays};
 use crate::core::fence::Fence;
@@ -31,13 +32,6 @@ const TRY_AGAIN: Backoff = Backoff::jitter(Duration::from_millis(5), Duration::f
 
 /// How often such a candidate tries again after a split vote: of several that try at the same moment, one is to get the lock.
 const SPLIT_VOTES: u32 = 8;
-
-/// How long the last answers are awaited at least, by one that does not wait and cannot get a majority any more: as long as the
-/// answers before them took, but a busy machine delays an answer by some milliseconds.
-const REST: Duration = Duration::from_millis(10);
-
-/// And at most: a node that does not answer must not delay the others.
-const LONGEST_REST: Duration = Duration::from_millis(100);
 
 /// How often a larger fence is proposed.
 const PROPOSALS: u32 = 8;
@@ -75,18 +69,6 @@ pub(super) struct State {
     /// Nodes that said that the lock will be free sooner, one bit each.
     pub(super) sooner: u8,
     pub(super) rest: Rest,
-}
-
-/// The answers that cannot make a majority any more. One of them may be a grant: then the vote is split, and tried again. If
-/// all candidates of a split vote ended before it, none would get the lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rest {
-    /// The answers before them have not decided it yet.
-    Unneeded,
-    /// They are awaited, after this round of requests.
-    Awaited { round: u32 },
-    /// They were awaited for long enough.
-    Over,
 }
 
 /// A fence that is being stored.
@@ -330,7 +312,7 @@ impl Attempt {
             Verdict::Split if self.is_movable() && state.delays.attempts() < SPLIT_VOTES => {
                 self.give_back(state)
             }
-            Verdict::Busy { is_open: true } if state.rest != Rest::Over => await_rest(state),
+            Verdict::Busy { is_open: true } if state.rest != Rest::Over => state.await_rest(),
             Verdict::Split | Verdict::Busy { .. } => self.fail(state, Ok(Acquired::Busy)),
             Verdict::Refused => {
                 let refusal = state.refusal.clone().unwrap_or(Acquired::Busy);
@@ -342,16 +324,6 @@ impl Attempt {
                 self.fail(state, Err(error))
             }
         }
-    }
-
-    /// The rest of the answers was awaited for long enough.
-    pub(super) fn rest_is_over(&self, quorum: &Quorum, round: u32) -> Effect {
-        let mut state = lock(&self.state);
-        if state.rest != (Rest::Awaited { round }) {
-            return Effect::None;
-        }
-        state.rest = Rest::Over;
-        self.decide(quorum, &mut state)
     }
 
     pub(super) fn granted(&self, state: &mut State, hold: Hold) -> Effect {
@@ -416,17 +388,6 @@ impl State {
         }
         before
     }
-}
-
-/// No majority is possible any more: awaits the rest of the answers for a while.
-fn await_rest(state: &mut State) -> Effect {
-    let round = state.last_round;
-    if state.rest == (Rest::Awaited { round }) {
-        return Effect::None;
-    }
-    state.rest = Rest::Awaited { round };
-    let delay = clock::now().since(state.began).clamp(REST, LONGEST_REST);
-    Effect::AwaitRest { round, delay }
 }
 
 /// Answers callers whose entry was cancelled.

@@ -6,7 +6,7 @@
 //! - [`node`]: one node, and what it may still have of entries that ended.
 //! - [`arrival`]: answers are counted by the thread that delivers them.
 //! - [`attempt`]: one entry that wants a lock, until it is granted, refused or cancelled; [`vote`]: an answer, as a
-//!   vote; [`committing`] and [`regrouping`]: different fences, and too few nodes; [`effect`]: what it does next.
+//!   vote; [`committing`], [`regrouping`] and [`rest`]: different fences, too few nodes, and the last answers; [`effect`]: what it does next.
 //! - [`acquiring`], [`renewing`], [`releasing`]: the operations; [`holds`]: what this client holds, a [`record`] for each, and [`reentry`] into it; [`counts`]: counts of
 //!   latches that nodes have missed; [`detaching`]: one number of entry for all nodes.
 //! - [`wakeups`]: hand-overs by the nodes.
@@ -39,6 +39,7 @@ mod reentry;
 mod regrouping;
 mod releasing;
 mod renewing;
+mod rest;
 mod supervising;
 #[cfg(test)]
 mod tests;
