@@ -58,12 +58,10 @@ impl Link {
         let nonce = number.to_string();
         let mut command = Command::new("EVALSHA").arg(&script.hash).arg(names.len().to_string());
         names.for_each(|name| command.push(self.protocol.lock_key(name)));
-        command.push(match &self.marker {
-            None if self.protocol.is_redisson() => {
-                format!("{nonce} {client} {}", u8::from(self.protocol.has_fences()))
-            }
-            None => format!("{nonce} {client} {}", self.retention),
-            Some(marker) => format!("{nonce} {marker} {client} {}", self.retention),
+        command.push(if self.protocol.is_redisson() {
+            format!("{nonce} {client} {}", u8::from(self.protocol.has_fences()))
+        } else {
+            format!("{nonce} {client} {}", self.retention)
         });
         Call { script, number, nonce, is_redirectable: self.is_member(), command }
     }
@@ -110,9 +108,15 @@ impl Link {
         );
     }
 
+    /// All arguments of a call are there: only the marker of a quorum follows.
+    fn complete(&self, mut call: Call) -> Arc<Call> {
+        self.marker.iter().for_each(|marker| call.command.push(marker.as_str()));
+        Arc::new(call)
+    }
+
     /// Runs a script that the server is expected to have.
     pub(super) fn call_once(self: &Arc<Self>, call: Call, on_outcome: OnOutcome) {
-        let call = Arc::new(call);
+        let call = self.complete(call);
         let sent = call.clone();
         let done = Box::new(move |result: Result<Reply, StoreError>| match result {
             Ok(reply) if is_missing_script(&reply) => on_outcome(call, CallOutcome::MissingScript),
@@ -126,7 +130,7 @@ impl Link {
 
     /// Runs a script, sending its text.
     pub(super) fn call_with_script(self: &Arc<Self>, call: Call, done: Done) {
-        self.clone().call_with_text(Arc::new(call), done);
+        self.clone().call_with_text(self.complete(call), done);
     }
 
     /// Whether the script's text was sent after this call. Of many calls that were in flight when the server lost its

@@ -1,7 +1,7 @@
 //! The marker of a quorum: a key of each of its nodes.
 //!
 //! A server that has lost its data could grant a lock that a majority has granted before. So every operation on a node
-//! checks the marker in the same step (`lua/quorum.lua`): without it, the server is quarantined, and refuses.
+//! checks the marker in the same step (`lua/quorum_read.lua`): without it, the server is quarantined, and refuses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Marker {
     /// The longest marker, in bytes: every call has it as an argument.
     const MAX: usize = 128;
 
-    /// Checks a text: visible ASCII characters, without blanks, because it is one word of an argument.
+    /// Checks a text: visible ASCII characters, without blanks, because people copy it.
     pub(crate) fn new(text: &str) -> Result<Self, Invalid> {
         let is_word = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         if is_word && text.len() <= Self::MAX {
@@ -40,6 +40,10 @@ impl Marker {
     /// has the marker.
     pub(crate) fn of_process(self, run_id: &str) -> Self {
         Self { run_id: Some(run_id.into()), ..self }
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
     }
 
     /// The question to ask on a new connection, if any.

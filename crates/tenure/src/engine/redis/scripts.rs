@@ -20,12 +20,17 @@ pub(super) struct Script {
     redisson: Option<Box<Self>>,
 }
 
-/// What a script for a node of a quorum begins with.
+/// What a script for a node of a quorum begins with, if it has no plain case.
 const QUORUM: &str = include_str!("lua/quorum.lua");
-const QUORUM_ACQUIRE: &str = include_str!("lua/quorum_acquire.lua");
+
+/// What reads the locks in the plain case of a script (plain_begin.lua), and what does so on a node of a quorum.
+const READ: &str = "local texts = redis.call('MGET', unpack(KEYS))\n";
+const QUORUM_READ: &str = include_str!("lua/quorum_read.lua");
+const QUORUM_ACQUIRE_READ: &str = include_str!("lua/quorum_acquire_read.lua");
 
 /// Where the plain case of a script begins and ends.
 const PLAIN_BEGIN: &str = "--@ plain_begin.lua";
+const PLAIN_BEGINNING: &str = include_str!("lua/plain_begin.lua");
 const PLAIN_END: &str = "--@ plain_end.lua";
 
 /// What stands there instead in a call for several slots.
@@ -51,7 +56,7 @@ script!(FORCE, "force.lua", new);
 
 /// The texts to include. A part comes before those that it includes itself.
 const PARTS: [(&str, &str); 16] = [
-    (PLAIN_BEGIN, include_str!("lua/plain_begin.lua")),
+    (PLAIN_BEGIN, PLAIN_BEGINNING),
     ("--@ plain_result.lua", include_str!("lua/plain_result.lua")),
     (PLAIN_END, include_str!("lua/plain_end.lua")),
     ("--@ fast_path.lua", include_str!("lua/fast_path.lua")),
@@ -79,16 +84,22 @@ impl Script {
 
     /// The script with which a node of a quorum grants locks.
     fn granting(operation: &str) -> Self {
-        Self::marked(QUORUM_ACQUIRE, operation)
+        Self::marked(QUORUM_ACQUIRE_READ, operation)
     }
 
     /// Another script with which a node of a quorum votes.
     fn voting(operation: &str) -> Self {
-        Self::marked(QUORUM, operation)
+        Self::marked(QUORUM_READ, operation)
     }
 
-    fn marked(check: &str, operation: &str) -> Self {
-        let marked = Self::new(&format!("{check}{operation}"));
+    /// A script and its variants. On a node of a quorum, `read` reads the marker together with the locks; a script without a
+    /// plain case reads it before.
+    fn marked(read: &str, operation: &str) -> Self {
+        let marked = match operation.contains(PLAIN_BEGIN) {
+            true => operation.replace(PLAIN_BEGIN, &PLAIN_BEGINNING.replace(READ, read)),
+            false => format!("{QUORUM}{operation}"),
+        };
+        let marked = Self::new(&marked);
         let plain = operation.split_once(PLAIN_END).map(|(plain, _)| plain);
         let spread = plain
             .map(|plain| plain.replace(PLAIN_BEGIN, SPREAD_BEGIN) + SPREAD_END)

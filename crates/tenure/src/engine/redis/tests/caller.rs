@@ -129,9 +129,9 @@ impl Caller {
         }
         let mut command = Command::new("EVAL").arg(text).arg(names.len().to_string());
         names.iter().for_each(|name| command.push(keys::lock_key(name)));
-        let marker = self.marker.iter().map(|marker| format!("{marker} ")).collect::<String>();
-        command.push(format!("nonce {marker}{} {}", self.client, self.retention));
+        command.push(format!("nonce {} {}", self.client, self.retention));
         arguments(&mut command);
+        self.marker.iter().for_each(|marker| command.push(marker));
         let words = words(&command);
         convert(self.connection.command(&words).unwrap())
     }
