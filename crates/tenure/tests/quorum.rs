@@ -11,9 +11,11 @@ mod quorum {
 
     mod clocks;
     mod data_loss;
+    mod detached;
     mod ends;
     pub(crate) mod entries;
     mod failures;
+    mod handles;
     pub(crate) mod independence;
     mod kinds;
     mod marking;

@@ -19,7 +19,7 @@ mod replicas {
 use std::time::Duration;
 
 use replicas::fixture::{Group, LONG, ms, on_all, pass, run, stored, until};
-use tenure::{Error, Guard, Owner, Wait, acquire_all};
+use tenure::{Error, Guard, Owner, Tenure, Wait, acquire_all};
 use tenure_testkit::Flavor;
 
 /// Replicas that did not confirm in time.
@@ -284,4 +284,31 @@ async fn connections(flavor: Flavor) {
 #[test]
 fn a_lost_connection_confirms_nothing() {
     on_all(connections);
+}
+
+/// A client that waits for replicas adopts a lock once they have it. It stays detached otherwise.
+async fn an_adopted_lock_is_confirmed(flavor: Flavor) {
+    let group = Group::start(flavor, 1).await;
+    let handle = group.client.lock("x").acquire().await.unwrap().detach().await.unwrap();
+    let waiting = Tenure::builder().wait_replicas(1, ms(200));
+    let waiting = waiting.connect(&group.master.url()).await.unwrap();
+    group.pause(true);
+    assert_eq!(missing(waiting.adopt(handle.clone()).await), (0, 1));
+    assert!(!group.client.lock("x").inspect().await.unwrap().is_free());
+    group.pause(false);
+    let adopted = tokio::time::timeout(LONG, async {
+        loop {
+            match waiting.adopt(handle.clone()).await {
+                Ok(guard) => return guard,
+                Err(Error::Unreplicated { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
+    adopted.await.expect("the replica is back").release().await.unwrap();
+}
+
+#[test]
+fn a_lock_is_on_a_replica_before_it_is_adopted() {
+    on_all(an_adopted_lock_is_confirmed);
 }

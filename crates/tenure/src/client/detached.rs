@@ -7,6 +7,7 @@ use crate::clock;
 use crate::core::lease::{self, Lease};
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
+use crate::core::replicas::Replicas;
 use crate::engine::{Engine, Grant, ReleaseOutcome, ReleaseRequest, Renewal, Renewed};
 use crate::error::{Error, Invalid, Lost, WhyLost};
 use crate::guard::{Guard, Released};
@@ -21,7 +22,7 @@ impl Tenure {
     /// # Errors
     /// Returns [`Error::Lost`] if it is not held any more, or an error if the store fails.
     pub async fn renew(&self, handle: &Handle) -> Result<(), Error> {
-        self.renew_until(handle, handle.lease()).await.map(drop)
+        self.renew_until(handle, handle.lease(), None).await.map(drop)
     }
 
     /// Extends the lease of a detached lock to this length from now on; a renewal never shortens it. A later
@@ -30,7 +31,7 @@ impl Tenure {
     /// # Errors
     /// A lease that is too short or too long, or as for [`Tenure::renew`].
     pub async fn renew_for(&self, handle: &Handle, lease: Duration) -> Result<(), Error> {
-        self.renew_until(handle, Lease::new(lease)?).await.map(drop)
+        self.renew_until(handle, Lease::new(lease)?, None).await.map(drop)
     }
 
     /// Releases a detached lock.
@@ -44,12 +45,14 @@ impl Tenure {
     /// Takes over a detached lock: renews it, and returns a guard whose lease the watchdog renews.
     ///
     /// # Errors
-    /// Returns [`Error::Lost`] if it is not held any more, or an error if the store fails.
+    /// Returns [`Error::Lost`] if it is not held any more, [`Error::Unreplicated`] if this client waits for replicas and too few
+    /// have it (it stays detached), or an error if the store fails.
     pub async fn adopt(&self, handle: Handle) -> Result<Guard, Error> {
         let unmatched_losses = self.client.driver.unmatched_losses();
-        let deadline = self.renew_until(&handle, handle.lease()).await?;
         let mut lock = self.lock(handle.name()).lease(handle.lease().duration());
         lock = lock.owner(handle.owner());
+        let replicas = lock.spec()?.replication.map(|replication| replication.replicas);
+        let deadline = self.renew_until(&handle, handle.lease(), replicas).await?;
         let grant = Grant {
             fence: handle.fence(),
             fences: 1,
@@ -106,17 +109,25 @@ impl Tenure {
         }
     }
 
-    async fn renew_until(&self, handle: &Handle, lease: Lease) -> Result<Moment, Error> {
+    async fn renew_until(
+        &self,
+        handle: &Handle,
+        lease: Lease,
+        replicas: Option<Replicas>,
+    ) -> Result<Moment, Error> {
         self.client.driver.check()?;
         let (name, owner) = (handle.name().clone(), handle.owner());
         let sent = clock::now();
         let renewal = Renewal { name: name.clone(), owner, lease, commit: None };
-        match self.client.driver.renew_one(renewal, None).await {
-            Ok(Renewed::Extended | Renewed::Unreplicated { .. }) => {
+        match (self.client.driver.renew_one(renewal, replicas).await, replicas) {
+            (Ok(Renewed::Unreplicated { replicas }), Some(asked)) => {
+                Err(Error::unreplicated(&name, "adopt", replicas, asked))
+            }
+            (Ok(Renewed::Extended | Renewed::Unreplicated { .. }), _) => {
                 Ok(lease::deadline(sent, lease.duration()))
             }
-            Ok(Renewed::NotHeld) => Err(Lost { name, why: WhyLost::NotHeld }.into()),
-            Err(error) => Err(failed(&name, "renew", error)),
+            (Ok(Renewed::NotHeld), _) => Err(Lost { name, why: WhyLost::NotHeld }.into()),
+            (Err(error), _) => Err(failed(&name, "renew", error)),
         }
     }
 

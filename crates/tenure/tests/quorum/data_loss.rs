@@ -76,7 +76,7 @@ async fn a_flushed_node_votes_again_after_the_quarantine() {
 /// I1: a restart with all its data cannot be distinguished from one with old data, so the node waits as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_restarts_with_its_data_waits() {
-    let start = || Server::builder().on_port().arg("--appendonly", "yes").start();
+    let start = || Server::builder().on_port().persistent().start();
     let mut nodes = Nodes((0..3).map(|_| start()).collect());
     nodes.mark(false).await;
     let tenure = nodes.client().await;
@@ -125,10 +125,7 @@ async fn the_clock_of_a_node_does_not_shorten_its_quarantine() {
 /// of the others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_of_all_nodes_ends_with_the_quarantine() {
-    let start = || {
-        let builder = Server::builder().flavor(Flavor::Redis).on_port();
-        builder.arg("--appendonly", "yes").arg("--appendfsync", "always").start()
-    };
+    let start = || Server::builder().flavor(Flavor::Redis).on_port().persistent().start();
     if Flavor::Redis.is_left_out() {
         return;
     }

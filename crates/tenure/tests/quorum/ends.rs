@@ -8,7 +8,7 @@ use std::time::Duration;
 use tenure::engine::{AcquireRequest, Acquired, Engine, Queueing, QuorumEngine};
 use tenure::{About, Entry, Kind, Lease, LockName, Owner, Released, Shape, Tenure};
 use tenure_testkit::Proxy;
-use tenure_testkit::proxy::{Command, Direction};
+use tenure_testkit::proxy::{Command, Direction, ReplyLost};
 
 use super::entries::{cut_off, is_cancel, is_held_alone};
 use super::fixture::{LONG, LONGEST, Nodes, now, pass, proxied, server, until, until_well, url};
@@ -35,14 +35,14 @@ async fn a_dropped_acquire_frees_no_other_entry_of_its_owner() {
 }
 
 /// Nodes with their own longest lease, and a client whose connections can be cut.
-async fn with_lease(lease: Duration) -> (Nodes, Tenure, Vec<Proxy>) {
+pub(crate) async fn with_lease(lease: Duration) -> (Nodes, Tenure, Vec<Proxy>) {
     let nodes = Nodes((0..3).map(|_| server()).collect());
     QuorumEngine::mark_nodes(&nodes.url(), Some(lease), false).await.unwrap();
     let (client, proxies) = distant(&nodes, lease).await;
     (nodes, client, proxies)
 }
 
-async fn distant(nodes: &Nodes, lease: Duration) -> (Tenure, Vec<Proxy>) {
+pub(crate) async fn distant(nodes: &Nodes, lease: Duration) -> (Tenure, Vec<Proxy>) {
     let proxies: Vec<_> = nodes.0.iter().map(Proxy::start).collect();
     let builder = Tenure::builder().lease(lease).patience(LONG);
     (builder.connect(&url(proxies.iter().map(proxied))).await.unwrap(), proxies)
@@ -136,4 +136,50 @@ async fn a_question_that_fails_does_not_end_the_hold() {
         assert!(!matches!(attempt, Ok(Some(_))) || at >= LONGEST, "granted again after {at:?}");
         pass(Duration::from_millis(20)).await;
     }
+}
+
+/// I6: one node granted it, one did not, and the answer of the third was lost. Asked again, that one could not be reached, which was
+/// taken for the answer to both questions: nothing ended the entry there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_question_does_not_answer_the_one_before() {
+    let lease = Duration::from_secs(30);
+    let (nodes, client, proxies) = with_lease(lease).await;
+    drop(client.lock("before").acquire().await.unwrap());
+    let plain = Tenure::connect(&nodes.0[1].url()).await.unwrap();
+    let other = plain.lock("x").acquire().await.unwrap();
+    proxies[2].refuse(true);
+    proxies[2].drop_reply(|it| it.has("tenure:{x}"), 1, ReplyLost::Cut);
+    assert!(!matches!(client.lock("x").try_acquire().await, Ok(Some(_))));
+    assert_eq!(nodes.locks_at(2).await, 1);
+    let ended = now();
+    proxies[2].refuse(false);
+    other.release().await.unwrap();
+    nodes.until_empty().await;
+    assert!(ended.elapsed() < lease / 2, "at once, and not when its lease ends");
+}
+
+/// I6: a writer became a reader, which a node did not confirm. A renewal then gave it a second number there, and its release ended
+/// only that one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_was_a_writer_leaves_every_node() {
+    let lease = Duration::from_secs(30);
+    let (nodes, client, proxies) = with_lease(lease).await;
+    drop(client.lock("before").acquire().await.unwrap());
+    nodes.until_empty().await;
+    proxies[2].hold(|it| it.has("tenure:{x}"), Direction::Replies);
+    let writer = client.rwlock("x").try_write().await.unwrap().unwrap();
+    until("node 2 has it", async || nodes.locks_at(2).await == 1).await;
+    let reader = writer.downgrade().await;
+    pass(Duration::from_millis(100)).await;
+    proxies[2].cut();
+    proxies[2].remove_all();
+    until_well(&client).await;
+    // The node is reminded of the permits that it has to give back.
+    pass(Duration::from_millis(1_500)).await;
+    reader.renew().await.unwrap();
+    pass(Duration::from_millis(500)).await;
+    let released = now();
+    assert_eq!(reader.release().await.unwrap(), Released::Now);
+    nodes.until_empty().await;
+    assert!(released.elapsed() < lease / 2, "at once, and not when its lease ends");
 }

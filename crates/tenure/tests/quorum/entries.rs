@@ -57,13 +57,13 @@ async fn a_node_that_missed_a_reentry_does_not_free_the_lock() {
 
 /// Whether a command cancels the first entry of an owner, alone or together with others.
 pub(crate) fn is_cancel(command: &Command) -> bool {
-    let args = command.args();
+    let Some((_marker, args)) = command.args().split_last() else { return false };
     let is_script = matches!(command.name(), "EVALSHA" | "EVAL");
     let count = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<usize>().ok();
     let Some(locks) = args.get(1).and_then(|text| count(text)).filter(|_| is_script) else {
         return false;
     };
-    // A script, its keys, what all have in common, and an owner and a number for each.
+    // A script, its keys, what all have in common, an owner and a number for each, and the marker.
     let mut entries = args.get(3 + locks..).unwrap_or_default().chunks(2);
     args.len() == 3 + 3 * locks && entries.any(|it| it[0].len() == 32 && it[1] == b"0")
 }

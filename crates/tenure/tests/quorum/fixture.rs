@@ -14,6 +14,11 @@ pub(crate) use crate::waiting::{LONG, now, pass, until, until_well};
 /// The longest lease of the quorums here.
 pub(crate) const LONGEST: Duration = Duration::from_secs(5);
 
+/// Whether tests that take long, or depend on exact moments, run.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("TENURE_LONG").is_some()
+}
+
 pub(crate) fn server() -> Server {
     Server::builder().flavor(Flavor::Redis).on_port().start()
 }

@@ -97,6 +97,8 @@ async fn a_forced_release_concerns_a_candidate_that_awaits_answers() {
     until("it waits", async || node.lock("x").inspect().await.unwrap().waiting == 1).await;
     node.lock("x").force_release("its holder hangs").await.unwrap();
     let second = second.await.unwrap().unwrap();
+    // It knows of that by a message, and asks the node again.
+    its[0].wait_until("it asks again", |proxy| proxy.seen(is_about_x) >= 2);
     its[2].release();
     if let Ok(Some(first)) = first.await.unwrap() {
         assert!(first.is_lost() || second.is_lost(), "I1: two holders");

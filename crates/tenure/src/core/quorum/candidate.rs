@@ -140,8 +140,12 @@ impl Candidate {
     }
 
     /// Notes the answer to the last request to a node.
-    pub(crate) fn answer(&mut self, node: usize, claim: Claim) {
+    pub(crate) fn answer(&mut self, node: usize, mut claim: Claim) {
         let ballot = &mut self.ballots[node];
+        // That a question was refused says nothing about the one before it, which may have been granted (I6).
+        if let Claim::Silent { is_unknown } = &mut claim {
+            *is_unknown |= ballot.may_have();
+        }
         ballot.asked = None;
         // The message of a hand-over may be faster than the answer before it.
         if let (Claim::Held(hold), Claim::Queued(place)) = (&ballot.claim, &claim)
@@ -222,10 +226,8 @@ impl Candidate {
 
     /// Whether a node may hold or queue the entry, and must be asked to end it (I6).
     pub(crate) fn is_there(&self, node: usize) -> bool {
-        let Ballot { asked, claim, .. } = self.ballots[node];
-        let may_be =
-            matches!(claim, Claim::Held(_) | Claim::Queued(_) | Claim::Silent { is_unknown: true });
-        asked.is_some() || may_be
+        let ballot = self.ballots[node];
+        ballot.asked.is_some() || ballot.may_have()
     }
 
     /// Whether a node is known to hold it.
@@ -321,6 +323,11 @@ impl Candidate {
 }
 
 impl Ballot {
+    /// Whether the node may have the entry, by its answers so far.
+    fn may_have(self) -> bool {
+        matches!(self.claim, Claim::Held(_) | Claim::Queued(_) | Claim::Silent { is_unknown: true })
+    }
+
     fn is_held(&self, now: Moment) -> bool {
         matches!(self.claim, Claim::Held(hold) if hold.deadline() > now)
     }

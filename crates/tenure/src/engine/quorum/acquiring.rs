@@ -84,7 +84,7 @@ impl Quorum {
                 Slot::Occupied(known) => known.get().clone(),
                 Slot::Vacant(free) => {
                     let proposal = self.propose(None);
-                    let attempt = Attempt::new(request.clone(), self.size, proposal);
+                    let mut attempt = Attempt::new(request.clone(), self.size, proposal);
                     // A waiter may ask once more before it knows that it was granted the lock. Asked for now that its attempt
                     // is gone: it is noted as held before.
                     let held = self.holds.attempt_of(&request.name, request.entry);
@@ -127,6 +127,9 @@ impl Quorum {
 
     /// Ends the entry at a node that may have it.
     pub(super) fn end_at(&self, node: usize, attempt: &Attempt) {
+        if attempt.is_let_go() {
+            return self.watch_late(node, attempt);
+        }
         let (name, entry) = (attempt.request.name.clone(), attempt.entry_at(node));
         self.nodes[node].end(CancelRequest { name, entry }, self.over(&attempt.request));
     }
@@ -140,6 +143,10 @@ impl Quorum {
     pub(super) fn cancel(self: &Arc<Self>, request: CancelRequest) -> Answer<()> {
         let key = (request.name.clone(), request.entry);
         let attempt = lock(&self.attempts).remove(&key);
+        if attempt.is_none() && self.is_detached(&request.name, request.entry.owner) {
+            // Of a question that was asked before: the process with the handle ends the entry.
+            return Answer::now(Ok(()));
+        }
         if let Some(attempt) = &attempt {
             answer_cancelled(attempt.end());
         }

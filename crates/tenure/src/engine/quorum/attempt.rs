@@ -4,6 +4,7 @@
 //! [`Effect`], performed after unlocking. Each request to a node has a number; an answer to an earlier one is ignored.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -16,9 +17,9 @@ use crate::clock;
 use crate::core::backoff::{Backoff, Delays};
 use crate::core::fence::Fence;
 use crate::core::moment::Moment;
-use crate::core::quorum::{Ack, Candidate, Claim, Confirmation, Hold, Size, Verdict};
+use crate::core::quorum::{Ack, Candidate, Claim, Confirmation, Size};
 use crate::core::shape::Kind;
-use crate::engine::{AcquireRequest, Acquired, Grant, Proposal, Standing};
+use crate::engine::{AcquireRequest, Acquired, Grant, Proposal};
 use crate::error::StoreError;
 use crate::owner::{Entry, unique_number};
 use crate::sync::lock;
@@ -30,18 +31,18 @@ const REGROUP: Backoff = Backoff::jitter(Duration::from_millis(5), Duration::fro
 /// How long one that does not wait pauses before the next attempt: its caller waits for the answer.
 const TRY_AGAIN: Backoff = Backoff::jitter(Duration::from_millis(5), Duration::from_millis(100));
 
-/// How often such a candidate tries again after a split vote: of several that try at the same moment, one is to get the lock.
-const SPLIT_VOTES: u32 = 8;
-
-/// How often a larger fence is proposed.
-const PROPOSALS: u32 = 8;
-
 pub(super) type Caller = oneshot::Sender<Result<Acquired, StoreError>>;
 
 /// One entry that wants a lock.
 pub(super) struct Attempt {
     pub(super) request: AcquireRequest,
     pub(super) state: Mutex<State>,
+    /// It is about an entry that is held: its votes are those of the hold.
+    is_of_hold: bool,
+    /// Its hold was detached: the process with the handle ends it, and this client does not, whatever is still under way.
+    is_let_go: AtomicBool,
+    /// The nodes that were asked to take the hold again and have not answered, one bit each.
+    repairing: AtomicU8,
 }
 
 pub(super) struct State {
@@ -66,8 +67,6 @@ pub(super) struct State {
     /// A timer is set, or given-back nodes have not confirmed it, one bit each.
     pub(super) is_regrouping: bool,
     pub(super) giving_back: u8,
-    /// Nodes that said that the lock will be free sooner, one bit each.
-    pub(super) sooner: u8,
     pub(super) rest: Rest,
 }
 
@@ -116,16 +115,38 @@ impl Attempt {
             delays: backoff.delays(unique_number()),
             is_regrouping: false,
             giving_back: 0,
-            sooner: 0,
             rest: Rest::Unneeded,
         };
-        Self { request, state: Mutex::new(state) }
+        Self {
+            request,
+            state: Mutex::new(state),
+            is_of_hold: false,
+            is_let_go: AtomicBool::new(false),
+            repairing: AtomicU8::new(0),
+        }
     }
 
-    /// Whether its votes can be taken back and cast again: a latch's count cannot, and a barrier's parties wait for
-    /// each other.
+    /// Whether its votes can be taken back and cast again: a latch's count cannot, a barrier's parties wait for
+    /// each other, and a holder relies on them (I1).
     pub(super) fn is_movable(&self) -> bool {
-        !matches!(self.request.shape.kind(), Kind::Latch | Kind::Barrier)
+        !self.is_of_hold && !matches!(self.request.shape.kind(), Kind::Latch | Kind::Barrier)
+    }
+
+    /// Its hold was detached.
+    pub(super) fn let_go(&self) {
+        self.is_let_go.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_let_go(&self) -> bool {
+        self.is_let_go.load(Ordering::SeqCst)
+    }
+
+    /// A node is asked to take the hold again, or has answered.
+    pub(super) fn note_repair(&self, node: usize, is_sent: bool) {
+        match is_sent {
+            true => self.repairing.fetch_or(1 << node, Ordering::SeqCst),
+            false => self.repairing.fetch_and(!(1 << node), Ordering::SeqCst),
+        };
     }
 
     /// The entry, as a node knows it.
@@ -143,9 +164,10 @@ impl Attempt {
     }
 
     /// The nodes know the entry by the numbers that it has in another attempt: another number would be a second entry there.
-    pub(super) fn adopt_entries(&self, other: &Self) {
+    pub(super) fn adopt_entries(&mut self, other: &Self) {
         let entries = lock(&other.state).entries.clone();
         lock(&self.state).entries = entries;
+        self.is_of_hold = true;
     }
 
     /// How many nodes must hold it.
@@ -162,6 +184,13 @@ impl Attempt {
         let before = state.entry(self, node);
         state.entries[node] = entry.number;
         Some(before)
+    }
+
+    /// Whether a node may have the entry, or get it, and is not known to hold it.
+    pub(super) fn is_unsure_at(&self, node: usize) -> bool {
+        let is_repairing = self.repairing.load(Ordering::SeqCst) & (1 << node) != 0;
+        let state = lock(&self.state);
+        is_repairing || state.candidate.is_there(node) && !state.candidate.is_held_at(node)
     }
 
     /// Whether a node holds it now: one whose lease has ended may have the entry of another client with the same owner.
@@ -273,17 +302,6 @@ impl Attempt {
         Effect::Send(self.send_to(quorum, &mut state, &[node]))
     }
 
-    /// A node says that the lock will be free sooner. True once a majority has said so.
-    pub(super) fn will_be_sooner(&self, quorum: &Quorum, node: usize) -> bool {
-        let mut state = lock(&self.state);
-        state.sooner |= 1 << node;
-        let is_majority = state.sooner.count_ones() as usize >= quorum.size.majority();
-        if is_majority {
-            state.sooner = 0;
-        }
-        is_majority
-    }
-
     /// Whether it was cancelled, has failed, or was released.
     pub(super) fn has_ended(&self) -> bool {
         lock(&self.state).phase == Phase::Ended
@@ -294,83 +312,6 @@ impl Attempt {
         let mut state = lock(&self.state);
         state.phase = Phase::Ended;
         std::mem::take(&mut state.callers)
-    }
-
-    /// What the votes amount to.
-    pub(super) fn decide(&self, quorum: &Quorum, state: &mut State) -> Effect {
-        if matches!(state.phase, Phase::Granted | Phase::Ended) || state.commit.is_some() {
-            return Effect::None;
-        }
-        match state.candidate.verdict(clock::now()) {
-            Verdict::Granted(hold) => self.granted(state, hold),
-            Verdict::Commit { fence } => self.start_commit(quorum, state, fence),
-            Verdict::Open => Effect::None,
-            Verdict::Queued { ahead, free_in } => self.queued(state, ahead, free_in),
-            // Nodes that were given back are asked again.
-            _ if state.is_regrouping || state.giving_back != 0 => Effect::None,
-            Verdict::Outdated { last } => self.propose_again(quorum, state, last),
-            Verdict::Split if self.is_movable() && state.delays.attempts() < SPLIT_VOTES => {
-                self.give_back(state)
-            }
-            Verdict::Busy { is_open: true } if state.rest != Rest::Over => state.await_rest(),
-            Verdict::Split | Verdict::Busy { .. } => self.fail(state, Ok(Acquired::Busy)),
-            Verdict::Refused => {
-                let refusal = state.refusal.clone().unwrap_or(Acquired::Busy);
-                self.fail(state, Ok(refusal))
-            }
-            Verdict::Failed { is_unknown } => {
-                let needed = state.candidate.needed();
-                let error = quorum.failure_of(needed, &state.errors, is_unknown);
-                self.fail(state, Err(error))
-            }
-        }
-    }
-
-    pub(super) fn granted(&self, state: &mut State, hold: Hold) -> Effect {
-        state.phase = Phase::Granted;
-        let callers = std::mem::take(&mut state.callers);
-        let Hold { fence, fences, at, lease, .. } = hold;
-        // A caller counts from when it asked; a claim may be older.
-        let left = if at >= state.began { lease } else { hold.deadline().since(state.began) };
-        let lease = if callers.is_empty() { lease } else { left };
-        Effect::Granted { grant: Grant { fence, fences, lease, at }, callers }
-    }
-
-    fn queued(&self, state: &mut State, ahead: u32, free_in: Duration) -> Effect {
-        state.phase = Phase::Waiting;
-        let callers = std::mem::take(&mut state.callers);
-        let standing = Standing { ahead, free_in, at: state.began };
-        let has_minority = !state.candidate.minority(clock::now()).is_empty();
-        let regroup = (has_minority && self.is_movable() && !state.is_regrouping).then(|| {
-            state.is_regrouping = true;
-            state.delays.next()
-        });
-        Effect::Queued { standing, callers, regroup }
-    }
-
-    pub(super) fn fail(&self, state: &mut State, result: Result<Acquired, StoreError>) -> Effect {
-        if state.phase == Phase::Waiting {
-            // The caller believes that it waits: it asks again, and gets the error then.
-            return Effect::AskAgain;
-        }
-        state.phase = Phase::Ended;
-        let nodes = 0..state.rounds.len();
-        let end = nodes.filter(|node| state.candidate.is_there(*node) && !self.is_count());
-        let (end, callers) = (end.collect(), std::mem::take(&mut state.callers));
-        Effect::Failed { end, callers, result }
-    }
-
-    fn propose_again(&self, quorum: &Quorum, state: &mut State, last: Fence) -> Effect {
-        state.proposed += 1;
-        if state.proposed > PROPOSALS {
-            let why = "other clients raise its fence all the time";
-            return self.fail(state, Err(StoreError::refused(why)));
-        }
-        state.proposal = quorum.propose(Some(last));
-        let is_outdated =
-            |node: &usize| matches!(state.candidate.claim(*node), Claim::Outdated { .. });
-        let nodes: Vec<_> = (0..state.rounds.len()).filter(is_outdated).collect();
-        Effect::Send(self.send_to(quorum, state, &nodes))
     }
 }
 

@@ -21,7 +21,12 @@ use crate::sync::lock;
 
 /// The answers of the nodes.
 struct Renaming {
+    request: AcquireRequest,
     renamed: usize,
+    /// Nodes that may have both entries.
+    unknown: Vec<usize>,
+    /// Whether enough nodes have the other entry, once that is decided.
+    is_renamed: Option<bool>,
     errors: Vec<Option<StoreError>>,
     done: Option<oneshot::Sender<Result<Entry, StoreError>>>,
 }
@@ -39,7 +44,10 @@ impl Quorum {
         let Some(request) = self.another_entry(&attempt) else { return Answer::now(Ok(entry)) };
         let (done, answer) = oneshot::channel();
         let renaming = Arc::new(Mutex::new(Renaming {
+            request: request.clone(),
             renamed: 0,
+            unknown: Vec::new(),
+            is_renamed: None,
             errors: vec![None; self.nodes.len()],
             done: Some(done),
         }));
@@ -76,19 +84,20 @@ impl Quorum {
         result: Result<Acquired, StoreError>,
     ) -> Result<(), StoreError> {
         let name = attempt.request.name.clone();
-        let result = result.inspect_err(|_| {
-            // It may have both entries now; the first one counts.
-            self.nodes[node].leave_behind(name.clone(), entry, self.over(&attempt.request));
-            if self.is_detached(&name, entry.owner) {
-                self.end_at(node, attempt);
-            }
-        })?;
+        // The process with the handle may have released it before.
+        if attempt.is_let_go() {
+            self.watch_late(node, attempt);
+            self.watch_entry(node, name.clone(), entry);
+        }
+        let result = result?;
         if !matches!(result, Acquired::Granted(_)) {
             return Err(StoreError::refused("it does not hold the lock any more"));
         }
         let former = attempt.rename_at(node, entry);
-        let ends = former.unwrap_or(entry);
-        self.nodes[node].end(CancelRequest { name, entry: ends }, self.over(&attempt.request));
+        if former.is_some() || !attempt.is_let_go() {
+            let entry = former.unwrap_or(entry);
+            self.nodes[node].end(CancelRequest { name, entry }, self.over(&attempt.request));
+        }
         former.map(drop).ok_or_else(|| StoreError::refused("it was released"))
     }
 
@@ -99,16 +108,33 @@ impl Quorum {
         let questions = attempts.extract_if(|(of, entry), _| of == name && entry.owner == owner);
         let questions: Vec<_> = questions.map(|(_, attempt)| attempt).collect();
         drop(attempts);
-        questions.into_iter().for_each(|attempt| answer_cancelled(attempt.end()));
+        for attempt in questions {
+            attempt.let_go();
+            self.watch_unsure(&attempt);
+            answer_cancelled(attempt.end());
+        }
     }
 
-    /// A hold was detached: the process with its handle ends it by the number that most nodes have. Another one ends here.
-    pub(super) fn end_unrenamed(&self, attempt: &Attempt) {
+    /// A hold was detached: the process with its handle ends it by the number that most nodes have. Another one is ended here, after
+    /// that: a renewal of that process counts each node that has the owner, by whatever number (I1).
+    pub(super) fn watch_unrenamed(&self, attempt: &Attempt) {
         let entries: Vec<_> = (0..self.nodes.len()).map(|node| attempt.entry_at(node)).collect();
         let times = |entry: &Entry| entries.iter().filter(|it| *it == entry).count();
         let common = entries.iter().copied().max_by_key(times);
         for (node, _) in entries.iter().enumerate().filter(|(_, entry)| Some(**entry) != common) {
-            self.end_at(node, attempt);
+            self.watch_late(node, attempt);
+        }
+    }
+
+    /// Too few nodes have the other entry, so that the first one counts. Where the other one may be, too, it ends. If enough have it, it is
+    /// that of the handle, and is never ended here: the process with the handle relies on every node that has it (I1).
+    fn end_unrenamed(&self, all: &mut Renaming) {
+        if all.is_renamed == Some(false) {
+            let (name, entry, until) =
+                (&all.request.name, all.request.entry, self.over(&all.request));
+            for node in all.unknown.drain(..) {
+                self.nodes[node].leave_behind(name.clone(), entry, until);
+            }
         }
     }
 
@@ -126,11 +152,21 @@ impl Quorum {
                 Some(entry)
             }
             Err(error) => {
+                if error.is_unknown() {
+                    all.unknown.push(node);
+                }
                 all.errors[node] = Some(error);
                 None
             }
         };
         let failed = all.errors.iter().flatten().count();
+        let is_renamed = match entry {
+            Some(_) if all.renamed >= needed => Some(true),
+            _ if failed > self.nodes.len() - needed => Some(false),
+            _ => None,
+        };
+        all.is_renamed = all.is_renamed.or(is_renamed);
+        self.end_unrenamed(&mut all);
         let verdict = match entry {
             Some(entry) if all.renamed >= needed => Ok(entry),
             _ if failed > self.nodes.len() - needed => {

@@ -135,6 +135,7 @@ impl Quorum {
         for Sent { attempt, vote, answer } in sent {
             let quorum = self.clone();
             on_arrival(answer, move |result| {
+                quorum.answered_late(vote.0, &attempt, &result);
                 let effect = attempt.answered(&quorum, vote, result);
                 quorum.perform(&attempt, effect);
             });
@@ -174,6 +175,9 @@ impl Quorum {
         (node, entry): (usize, Entry),
         delay: Duration,
     ) {
+        if attempt.is_let_go() {
+            return;
+        }
         let name = attempt.request.name.clone();
         let (quorum, attempt) = (self.clone(), attempt.clone());
         let until = self.over(&attempt.request);

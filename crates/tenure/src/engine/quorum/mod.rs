@@ -25,6 +25,8 @@ mod collecting;
 mod committing;
 mod connecting;
 mod counts;
+mod deciding;
+mod detached;
 mod detaching;
 mod effect;
 mod errors;
@@ -57,6 +59,7 @@ use tokio::sync::oneshot;
 use self::absent::Absent;
 use self::attempt::Attempt;
 use self::counts::Counts;
+use self::detached::Detached;
 use self::holds::Holds;
 use self::node::Node;
 use self::wakeups::NodeListener;
@@ -65,21 +68,16 @@ use super::{
     ForceOutcome, ForceRequest, Health, ListRequest, Listener, Reach, ReleaseOutcome,
     ReleaseRequest, Renewal, Renewed, Topology, Wakeup,
 };
-use crate::clock;
-use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::core::quorum::{Proposals, Size};
 use crate::error::{Error, StoreError};
 use crate::info::LockInfo;
-use crate::owner::{Entry, Owner};
+use crate::owner::Entry;
 use crate::sync::lock;
 use crate::{foreign, thread};
 
 /// The lease of a hand-over until its first renewal, as with one server.
 const CLAIM: Duration = Duration::from_secs(3);
-
-/// How late a message about a hand-over may come, beyond the leases.
-const LATE_MESSAGE: Duration = Duration::from_secs(60);
 
 /// How often nodes are reminded of entries that have ended.
 const CLEAN_UP_EVERY: Duration = Duration::from_secs(1);
@@ -104,8 +102,7 @@ struct Quorum {
     attempts: Mutex<HashMap<(LockName, Entry), Arc<Attempt>>>,
     holds: Holds,
     counts: Arc<Counts>,
-    /// Holds that were detached, and until when a message about one of them may come.
-    detached: Mutex<HashMap<(LockName, Owner), Moment>>,
+    detached: Detached,
     proposals: Mutex<Proposals>,
     listener: Mutex<Option<Weak<dyn Listener>>>,
     io: Handle,
@@ -148,23 +145,25 @@ impl QuorumEngine {
             attempts: Mutex::default(),
             holds: Holds::default(),
             counts: Arc::default(),
-            detached: Mutex::default(),
+            detached: Detached::default(),
             proposals: Mutex::default(),
             listener: Mutex::default(),
             io,
         });
-        let (nodes, counts) = (quorum.nodes.clone(), quorum.counts.clone());
-        quorum.io.spawn(thread::lasting(move || clean_up(nodes.clone(), counts.clone())));
+        let cleaned = Arc::downgrade(&quorum);
+        quorum.io.spawn(thread::lasting(move || clean_up(cleaned.clone())));
         Ok(Self { quorum, _running: running })
     }
 }
 
-/// Reminds the nodes of what they may still have, and of what they have missed; never returns.
-async fn clean_up(nodes: Vec<Arc<Node>>, counts: Arc<Counts>) {
+/// Reminds the nodes of what they may still have, and of what they have missed, until the engine is gone.
+async fn clean_up(quorum: Weak<Quorum>) {
     loop {
         pause(CLEAN_UP_EVERY).await;
-        nodes.iter().for_each(Node::clean_up);
-        counts.deliver(&nodes);
+        let Some(quorum) = quorum.upgrade() else { return };
+        quorum.nodes.iter().for_each(Node::clean_up);
+        quorum.counts.deliver(&quorum.nodes);
+        quorum.end_released();
     }
 }
 
@@ -177,22 +176,6 @@ async fn pause(time: Duration) {
 }
 
 impl Quorum {
-    /// A hold now belongs to the process that has its handle.
-    fn note_detached(&self, name: &LockName, owner: Owner) {
-        let (now, mut detached) = (clock::now(), lock(&self.detached));
-        // Whenever the number has doubled, so that each costs the same.
-        if detached.len().is_power_of_two() {
-            detached.retain(|_, until| *until > now);
-        }
-        detached.insert((name.clone(), owner), now + self.longest * 2 + LATE_MESSAGE);
-    }
-
-    /// Whether a hold of this client was detached, not long ago.
-    fn is_detached(&self, name: &LockName, owner: Owner) -> bool {
-        let detached = lock(&self.detached);
-        !detached.is_empty() && detached.contains_key(&(name.clone(), owner))
-    }
-
     fn wake(&self, wakeup: Wakeup) {
         let listener = lock(&self.listener).clone();
         if let Some(listener) = listener.and_then(|listener| listener.upgrade()) {
@@ -245,9 +228,10 @@ impl Engine for QuorumEngine {
                  release the others first, and detach the guard that was acquired first",
             ));
         }
-        self.quorum.note_detached(name, owner);
+        detached.iter().for_each(|attempt| attempt.let_go());
+        self.quorum.note_detached(name, owner, &detached);
         self.quorum.end_questions(name, owner);
-        detached.iter().for_each(|attempt| self.quorum.end_unrenamed(attempt));
+        detached.iter().for_each(|attempt| self.quorum.watch_unrenamed(attempt));
         self.quorum.nodes.iter().try_for_each(|node| node.engine().detach(name, owner))
     }
 

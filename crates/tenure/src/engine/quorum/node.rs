@@ -227,7 +227,8 @@ impl Node {
     pub(super) fn may_end(&self, name: &LockName, entry: Entry) -> bool {
         let left = lock(&self.left);
         self.has_forgotten.load(Ordering::Relaxed)
-            || !left.is_empty() && left.contains_key(&(name.clone(), entry))
+            // What keeps permits does not end.
+            || !left.is_empty() && left.get(&(name.clone(), entry)).is_some_and(|it| it.keep == 0)
     }
 
     /// The node has not confirmed the end of an entry: it is asked again later.

@@ -22,6 +22,8 @@ struct Releasing {
     ending: Ending,
     needed: usize,
     errors: Vec<Option<StoreError>>,
+    /// The entry, if it is released by its handle, and the nodes that do not hold it, one bit each.
+    handle: Option<(CancelRequest, u8)>,
     done: Option<oneshot::Sender<Result<ReleaseOutcome, StoreError>>>,
 }
 
@@ -62,11 +64,16 @@ impl Quorum {
             }
             None => (vec![true; self.nodes.len()], self.size.majority()),
         };
+        if attempt.is_none() && request.keep == 0 {
+            self.detached.note_release(&request.name, request.entry.owner, self.forgotten_at());
+        }
         let (done, answer) = oneshot::channel();
         let releasing = Arc::new(Mutex::new(Releasing {
             ending: Ending::new(self.size, needed),
             needed,
             errors: vec![None; self.nodes.len()],
+            handle: (attempt.is_none() && request.keep == 0)
+                .then(|| (CancelRequest { name: request.name.clone(), entry: request.entry }, 0)),
             done: Some(done),
         }));
         for (node, is_known) in known.into_iter().enumerate() {
@@ -136,7 +143,12 @@ impl Quorum {
     ) {
         let mut all = lock(releasing);
         match result {
-            Ok(end) => all.ending.note(node, end),
+            Ok(end) => {
+                if let (Some((_, not_held)), End::NotHeld) = (&mut all.handle, &end) {
+                    *not_held |= 1 << node;
+                }
+                all.ending.note(node, end);
+            }
             Err(error) => {
                 all.ending.note(node, End::Silent);
                 all.errors[node] = Some(error);
@@ -148,8 +160,26 @@ impl Quorum {
             Ended::NotHeld => Ok(ReleaseOutcome::NotHeld),
             Ended::Failed => Err(self.failure_of(all.needed, &all.errors, true)),
         };
+        let queues = match outcome {
+            Ok(ReleaseOutcome::Released { .. }) => all.queues_of_handle(),
+            _ => None,
+        };
         let done = all.done.take();
         drop(all);
         done.into_iter().for_each(|done| drop(foreign::call(|| done.send(outcome.clone()))));
+        if let Some((cancel, nodes)) = queues {
+            let nodes = (0..self.nodes.len()).filter(|node| nodes & (1 << node) != 0);
+            nodes.for_each(|node| self.nodes[node].end(cancel.clone(), self.forgotten_at()));
+        }
+    }
+}
+
+impl Releasing {
+    /// A majority has released a hold that another client has acquired. A node that did not hold it may have it in its queue, where
+    /// it must not be served any more (I6). Returns each of them once.
+    fn queues_of_handle(&mut self) -> Option<(CancelRequest, u8)> {
+        let (cancel, not_held) = self.handle.as_mut()?;
+        let nodes = std::mem::take(not_held);
+        (nodes != 0).then(|| (cancel.clone(), nodes))
     }
 }

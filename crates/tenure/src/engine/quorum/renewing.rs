@@ -54,6 +54,11 @@ impl Quorum {
         if let Some(Err(error)) = longest.map(|lease| self.check_lease(lease, Kind::Mutex)) {
             return Answer::now(Err(error));
         }
+        if let [renewal] = &renewals[..]
+            && self.is_releasing(renewal)
+        {
+            return Answer::now(Ok(vec![Ok(Renewed::NotHeld)]));
+        }
         let sent = clock::now();
         let (done, answer) = oneshot::channel();
         let is_handle: Vec<_> = renewals.iter().map(|it| self.is_handle(it)).collect();
@@ -88,6 +93,11 @@ impl Quorum {
     /// Whether this client has a hold only by its handle, which does not say what kind of lock it is.
     fn is_handle(&self, renewal: &Renewal) -> bool {
         self.holds.attempts_of(&renewal.name, renewal.owner).is_empty()
+    }
+
+    /// Whether this client is releasing it by its handle: nodes that have not confirmed that may do so at any time (I1).
+    fn is_releasing(&self, renewal: &Renewal) -> bool {
+        self.is_handle(renewal) && self.detached.is_releasing(&renewal.name, renewal.owner)
     }
 
     /// Asks the nodes how many of them a renewal needs: a semaphore needs more than a majority (I1).
@@ -201,6 +211,7 @@ impl Quorum {
 
     fn repair_with(self: &Arc<Self>, node: usize, attempt: Arc<Attempt>, request: AcquireRequest) {
         let sent = clock::now();
+        attempt.note_repair(node, true);
         let answer = self.nodes[node].engine().acquire(request.clone());
         // If it was released meanwhile, or has given back permits, the node must not get them after that.
         match self.holds.permits(&attempt) {
@@ -213,6 +224,8 @@ impl Quorum {
         }
         let quorum = self.clone();
         on_arrival(answer, move |result| {
+            quorum.answered_late(node, &attempt, &result);
+            attempt.note_repair(node, false);
             if let Ok(Acquired::Granted(grant)) = result {
                 quorum.holds.regain(&request.name, request.entry.owner, node);
                 let (fence, fences, lease) = (grant.fence, grant.fences, grant.lease);
@@ -251,7 +264,8 @@ impl Renewing {
         match &self.known[at] {
             Known::Yes => {}
             Known::Asked => return None,
-            Known::No(error) => return Some(Err(error.clone())),
+            // Some nodes may have extended it.
+            Known::No(error) => return Some(Err(StoreError::unknown(error.to_string()))),
         }
         let confirmation = &self.confirmations[at];
         match confirmation.verdict() {

@@ -31,8 +31,8 @@ impl Listener for NodeListener {
             Wakeup::Granted { name, entry, grant } => quorum.handed_over(node, name, entry, grant),
             Wakeup::Lost { name, owner } => quorum.taken_away(node, name, owner),
             Wakeup::Sooner { name, entry } => {
-                let attempt = quorum.waiting_at(node, &name, entry);
-                if let Some(attempt) = attempt.filter(|it| it.will_be_sooner(&quorum, node)) {
+                // Of any node: others may have known it when they were asked, and say nothing.
+                if let Some(attempt) = quorum.waiting_at(node, &name, entry) {
                     quorum.wake(Wakeup::Sooner { name, entry: attempt.request.entry });
                 }
             }
@@ -62,7 +62,12 @@ impl Quorum {
     }
 
     /// The attempt that waits under this entry at a node.
-    fn waiting_at(&self, node: usize, name: &LockName, entry: Entry) -> Option<Arc<Attempt>> {
+    pub(super) fn waiting_at(
+        &self,
+        node: usize,
+        name: &LockName,
+        entry: Entry,
+    ) -> Option<Arc<Attempt>> {
         let attempts = lock(&self.attempts);
         let is_it = |attempt: &&Arc<Attempt>| attempt.entry_at(node) == entry;
         let usual = attempts.get(&(name.clone(), entry));
@@ -83,8 +88,10 @@ impl Quorum {
                 let effect = attempt.handed_over(self, node, grant);
                 self.perform(&attempt, effect);
             }
-            // The process with its handle has it, and this message is late.
-            None if self.is_detached(&name, entry.owner) => {}
+            // The process with its handle has it, or has released it.
+            None if self.is_detached(&name, entry.owner) => {
+                self.watch_entry(node, name, entry);
+            }
             // It is not wanted any more: it passes to the next.
             None => {
                 let until = clock::now() + self.longest * 2;
