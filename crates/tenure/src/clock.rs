@@ -13,9 +13,16 @@ use unix as system;
 #[cfg(windows)]
 use windows as system;
 
-pub(crate) use system::now;
+use crate::core::moment::{Moment, Now};
 
-use crate::core::moment::Now;
+/// The steady clock.
+pub(crate) fn now() -> Moment {
+    #[cfg(all(test, feature = "redis", unix))]
+    if let Some(now) = crate::simulation::now() {
+        return now;
+    }
+    system::now()
+}
 
 /// Both clocks, for a store in this process.
 pub(crate) fn both() -> Now {

@@ -66,6 +66,8 @@ mod owner;
 mod parking;
 mod rwlock;
 mod semaphore;
+#[cfg(all(test, feature = "redis", unix))]
+mod simulation;
 mod sync;
 mod telemetry;
 mod thread;

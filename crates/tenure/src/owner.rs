@@ -111,6 +111,10 @@ impl Drop for Entered {
 
 /// Random bits from the operating system.
 fn random_bits() -> u128 {
+    #[cfg(all(test, feature = "redis", unix))]
+    if let Some(bits) = crate::simulation::random_bits() {
+        return bits;
+    }
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the operating system provides random numbers");
     u128::from_le_bytes(bytes)

@@ -7,16 +7,56 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Handle, Runtime};
 #[cfg(feature = "redis")]
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::sync::oneshot;
 
 #[cfg(feature = "redis")]
 use crate::error::Error;
 use crate::sync::lock;
 
-/// Runs a future on a new thread, until it ends.
-pub(crate) fn run(
+/// The small runtime of a thread that is to be started. In a simulation, which has one thread, it is that of all.
+pub(crate) struct Home {
+    handle: Handle,
+    runtime: Option<Runtime>,
+}
+
+impl Home {
+    /// A runtime for timers alone.
+    pub(crate) fn with_time() -> io::Result<Self> {
+        Self::new(|builder| builder.enable_time())
+    }
+
+    fn new(enable: impl FnOnce(&mut Builder) -> &mut Builder) -> io::Result<Self> {
+        #[cfg(all(test, feature = "redis", unix))]
+        if let Some(handle) = crate::simulation::runtime() {
+            return Ok(Self { handle, runtime: None });
+        }
+        let runtime = enable(&mut Builder::new_current_thread()).build()?;
+        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Starts the thread, and runs a future on it until it ends.
+    pub(crate) fn run(
+        self,
+        name: &str,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()> {
+        match self.runtime {
+            Some(runtime) => run(name, runtime, work),
+            None => {
+                self.handle.spawn(work);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn run(
     name: &str,
     runtime: Runtime,
     work: impl Future<Output = ()> + Send + 'static,
@@ -42,11 +82,10 @@ pub(crate) fn run(
 #[cfg(feature = "redis")]
 pub(crate) fn start_io(name: &str) -> Result<(Handle, oneshot::Sender<()>), Error> {
     let failed = |source| Error::Thread { source: Arc::new(source) };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(failed)?;
-    let io = runtime.handle().clone();
+    let home = Home::new(|builder| builder.enable_all()).map_err(failed)?;
+    let io = home.handle();
     let (running, ended) = oneshot::channel::<()>();
-    run(name, runtime, async { drop(ended.await) }).map_err(failed)?;
+    home.run(name, async { drop(ended.await) }).map_err(failed)?;
     Ok((io, running))
 }
 

@@ -36,6 +36,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         test: "faults::holding::a_grant_with_little_left_is_renewed_in_time",
     },
     Mutant {
+        name: "deadline from the reply, in a simulation",
+        file: "driver/wait.rs",
+        from: "let deadline = lease::deadline(asked.sent, grant.lease);",
+        to: "let deadline = lease::deadline(clock::now(), grant.lease);",
+        target: "lib",
+        test: "simulation::one_server_keeps_the_promises",
+    },
+    Mutant {
         name: "no allowance for drift",
         file: "core/lease.rs",
         from: "lease / 100 + Duration::from_millis(2)\n}",

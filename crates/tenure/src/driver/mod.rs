@@ -44,8 +44,9 @@ use crate::core::moment::Moment;
 use crate::engine::{Engine, Health, Listener, Wakeup};
 use crate::error::{Error, WhyLost};
 use crate::events::EventSink;
+use crate::foreign;
 use crate::fork::Process;
-use crate::{foreign, thread};
+use crate::thread::Home;
 
 mod agenda;
 mod alarm;
@@ -139,8 +140,7 @@ impl Driver {
     /// Starts the driver's thread.
     pub(crate) fn start(engine: Box<dyn Engine>, settings: Settings) -> Result<Arc<Self>, Error> {
         let failed = |source| Error::Thread { source: Arc::new(source) };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let runtime = runtime.map_err(failed)?;
+        let home = Home::with_time().map_err(failed)?;
         let process = Process::this();
         let driver = Arc::new_cyclic(|this| Self {
             this: this.clone(),
@@ -155,11 +155,11 @@ impl Driver {
             shared_reads: SharedReads::default(),
             background: Background::default(),
             returns: Returns::default(),
-            spawner: runtime.handle().clone(),
+            spawner: home.handle(),
         });
         driver.engine.listen(driver.this.clone());
         let run = run(Arc::downgrade(&driver), driver.agenda.bell());
-        thread::run("tenure-driver", runtime, run).map_err(failed)?;
+        home.run("tenure-driver", run).map_err(failed)?;
         Ok(driver)
     }
 
