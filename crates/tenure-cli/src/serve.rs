@@ -1,5 +1,6 @@
 //! `tenure serve`: the dashboard, and an HTTP interface for every language. The crate `tenure-serve` has both.
 
+use std::env::VarError;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,11 +9,12 @@ use std::time::Duration;
 
 use clap::Args;
 use rustix::process::{Resource, getrlimit, setrlimit};
-use tenure::Tenure;
+use tenure::{Error, Tenure};
 use tenure_serve::tls::{self, TlsAcceptor};
 use tenure_serve::{Access, Client, Connect, Hosts, Limits, Server, Token};
 use tokio::net::TcpListener;
 use tokio::sync::OnceCell;
+use tokio::time::timeout;
 
 use crate::args::store::Store;
 use crate::args::time::delay;
@@ -27,6 +29,9 @@ const READ_TOKEN: &str = "TENURE_SERVE_READ_TOKEN";
 
 /// Open files besides those of connections.
 const OTHER_FILES: u64 = 64;
+
+/// Within this time a wrong URL is noticed: that takes no round trip.
+const NOTICED: Duration = Duration::from_millis(250);
 
 /// Serve a dashboard of the locks, and an HTTP interface to them.
 ///
@@ -74,6 +79,7 @@ pub(crate) async fn serve(arguments: Arguments) -> Result<(), ExitCode> {
     let access = arguments.access().map_err(usage)?;
     arguments.check_exposure(&access).map_err(usage)?;
     let tls = arguments.tls().map_err(usage)?;
+    check_url(&url).await.map_err(usage)?;
     let limits = arguments.limits();
     let mut signals = Signals::catch().map_err(|error| Exit::System.because(&error))?;
     let listen = arguments.listen;
@@ -90,6 +96,15 @@ pub(crate) async fn serve(arguments: Arguments) -> Result<(), ExitCode> {
     server.run(listener, tls, stop).await;
     let signal = ended_by.map_or(0, |signal| signal.as_raw() as u8);
     Err(ExitCode::from(128 + signal))
+}
+
+/// Refuses a URL that is wrong, which would otherwise fail every request. A store that is down may be up later.
+async fn check_url(url: &str) -> Result<(), String> {
+    let connecting = Tenure::builder().about(about::of_server()).connect(url);
+    match timeout(NOTICED, connecting).await {
+        Ok(Err(Error::Invalid(why))) => Err(why.to_string()),
+        _ => Ok(()),
+    }
 }
 
 /// Connects as the server, whose process lives for as long as the locks that it holds itself.
@@ -127,10 +142,15 @@ impl Arguments {
 
     /// Other machines must not reach locks without a token, or read it on the way.
     fn check_exposure(&self, access: &Access) -> Result<(), String> {
-        if self.listen.ip().is_loopback() {
+        let listen = self.listen;
+        if self.behind_proxy && !access.has_tokens() {
+            return Err(format!(
+                "other machines reach this server through the proxy: name a file with a token by --token-file, or set {TOKEN}"
+            ));
+        }
+        if listen.ip().is_loopback() {
             return Ok(());
         }
-        let listen = self.listen;
         if !access.has_tokens() {
             return Err(format!(
                 "other machines reach {listen}: name a file with a token by --token-file, or set {TOKEN}"
@@ -155,13 +175,8 @@ impl Arguments {
 
     /// The bounds, as far as this process may have open files.
     fn limits(&self) -> Limits {
-        let mut limits = Limits::default();
+        let mut limits = Limits::of_connections(usize::from(self.connections).min(files()));
         limits.bounds.grace = self.grace;
-        limits.bounds.connections = usize::from(self.connections).min(files());
-        // Some connections stay for short requests.
-        let most = (limits.bounds.connections * 3 / 4).max(1);
-        limits.streams = limits.streams.min(most);
-        limits.waiting = limits.waiting.min(most);
         limits
     }
 }
@@ -185,7 +200,9 @@ fn token(file: Option<&Path>, variable: &str) -> Result<Option<Token>, String> {
             (path.to_string(), text?)
         }
         (None, Ok(text)) => (variable.to_owned(), text),
-        (None, Err(_)) => return Ok(None),
+        (None, Err(VarError::NotPresent)) => return Ok(None),
+        // Not the same as none: every client could do everything.
+        (None, Err(VarError::NotUnicode(_))) => (variable.to_owned(), String::new()),
     };
     Token::new(&text).map(Some).map_err(|wrong| format!("{source}: {wrong}"))
 }

@@ -1,9 +1,9 @@
 // The dashboard: one stream of events, three views.
 
 import { $, h, say } from "./dom.js";
-import { Feed, token } from "./feed.js";
+import { Feed, is_token, token } from "./feed.js";
 import { Force } from "./force.js";
-import { clock, plural, time, trip, visible } from "./format.js";
+import { clock, named, plural, time, trip, visible } from "./format.js";
 import { LockPage } from "./lock.js";
 import { Model } from "./model.js";
 import { StorePage } from "./store.js";
@@ -14,7 +14,7 @@ const table = new Table(model, (name) => { location.hash = `#/lock/${encodeURICo
 const force = new Force(toast);
 const lock_page = new LockPage(model, force);
 const store_page = new StorePage(model);
-const feed = new Feed({ event: received, state: connected, login });
+const feed = new Feed({ event: received, state: connected, login, refused: (why) => lock_page.refuse(why) });
 let health = null, link = "connecting", more = false, view = "locks";
 let pending = false;
 
@@ -113,8 +113,15 @@ function login(is_wrong) {
     say($("login-error"), "That token is not accepted.");
     $("login-token").value = "";
     $("login").showModal();
-    $("login-form").onsubmit = () => {
-      token.set($("login-token").value.trim());
+    $("login-form").onsubmit = (event) => {
+      const text = $("login-token").value.trim();
+      if (!is_token(text)) {
+        event.preventDefault();
+        say($("login-error"), "A token has no spaces, and only letters, digits and signs that ASCII has.");
+        $("login-error").hidden = false;
+        return;
+      }
+      token.set(text);
       $("login").close();
       done();
     };
@@ -143,7 +150,7 @@ function route() {
   for (const it of ["locks", "lock", "store"]) $(`view-${it}`).hidden = it !== view;
   $("nav-locks").toggleAttribute("aria-current", view !== "store");
   $("nav-store").toggleAttribute("aria-current", view === "store");
-  document.title = lock != null ? `${visible(lock)} – Tenure` : view === "store" ? "Store – Tenure" : "Tenure";
+  document.title = lock != null ? `${named(lock)} – Tenure` : view === "store" ? "Store – Tenure" : "Tenure";
   if (lock != null) lock_page.show(lock);
   if (feed.lock !== lock || !feed.generation) feed.open(lock);
   draw();

@@ -8,13 +8,16 @@ export const token = {
   set: (value) => sessionStorage.setItem(KEY, value),
 };
 
+/** Others cannot be sent in a header. */
+export const is_token = (text) => /^[!-~]+$/.test(text);
+
 export function headers() {
   const value = token.get();
-  return value ? { Authorization: `Bearer ${value}` } : {};
+  return value && is_token(value) ? { Authorization: `Bearer ${value}` } : {};
 }
 
 export class Feed {
-  /** Handlers: `event(name, data)`, `state(word)` with connecting, live or away, and `login(is_wrong)`, which resolves with a new token. */
+  /** Handlers: `event(name, data)`, `state(word)` with connecting, live or away, `login(is_wrong)`, which resolves with a new token, and `refused(why)` if there can be no such lock. */
   constructor(handlers) {
     this.handlers = handlers;
     this.generation = 0;
@@ -24,6 +27,7 @@ export class Feed {
   /** Follows the state; with a name, that lock, too. */
   open(lock) {
     this.lock = lock;
+    this.is_refused = false;
     this.generation += 1;
     this.abort?.abort();
     this.run(this.generation);
@@ -47,11 +51,19 @@ export class Feed {
   }
 
   async read(signal, is_current) {
-    const query = this.lock == null ? "" : `?lock=${encodeURIComponent(this.lock)}`;
+    const query = this.lock == null || this.is_refused ? "" : `?lock=${encodeURIComponent(this.lock)}`;
     const answer = await fetch(`/v1/state${query}`, { headers: headers(), signal, cache: "no-store" });
     if (answer.status === 401) {
       await this.handlers.login(token.get() != null);
       this.pause = 0;
+      return;
+    }
+    if (answer.status === 400 && query) {
+      // The rest of the page lives on.
+      this.is_refused = true;
+      this.pause = 0;
+      const { detail } = await answer.json();
+      if (is_current()) this.handlers.refused(detail);
       return;
     }
     if (!answer.ok) throw new Error(String(answer.status));

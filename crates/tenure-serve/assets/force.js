@@ -2,7 +2,7 @@
 
 import { $, say } from "./dom.js";
 import { headers } from "./feed.js";
-import { visible, who } from "./format.js";
+import { named, visible, who } from "./format.js";
 
 export class Force {
   constructor(toast) {
@@ -21,7 +21,7 @@ export class Force {
     this.lock = lock;
     const more = lock.holding > 1 ? ` and ${lock.holding - 1} more` : "";
     const [first] = lock.holders;
-    say($("force-what"), `${visible(lock.name)} is held by ${first ? who(first.about) : "unknown"}${more}. The holders are notified, their fences are overtaken, and a record is kept. What they do in the meantime is not stopped.`);
+    say($("force-what"), `${named(lock.name)} is held by ${first ? who(first.about) : "unknown"}${more}. The holders are notified, their fences are overtaken, and a record is kept. What they do in the meantime is not stopped.`);
     $("force-reason").value = "";
     $("force-name").value = "";
     $("force-error").hidden = true;
@@ -33,7 +33,7 @@ export class Force {
   /** A name that cannot be typed is typed as it is shown. */
   check() {
     const typed = $("force-name").value;
-    const is_name = typed === this.lock.name || typed === visible(this.lock.name);
+    const is_name = typed === this.lock.name || typed === named(this.lock.name);
     $("force-go").disabled = !is_name || !$("force-reason").value.trim();
   }
 
@@ -49,7 +49,7 @@ export class Force {
       });
       if (!answer.ok) throw new Error((await answer.json()).detail);
       this.dialog.close();
-      this.toast(`${visible(lock.name)} was taken away`);
+      this.toast(`${named(lock.name)} was taken away`);
     } catch (error) {
       say($("force-error"), visible(error.message));
       $("force-error").hidden = false;

@@ -1,9 +1,18 @@
 // Text for people. Names and notes of others are hostile: what controls, hides or reorders text is shown as its number.
 
-const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\u115f\u1160\u3164\uffa0\u2800]/gu;
+const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}\u2800]/gu;
+/** Spaces that browsers leave out, and those that only look like one. */
+const SPACES = /^ | $| (?= )|(?! )\p{Zs}/gu;
+
+const number = (it) => `\\u{${it.codePointAt(0).toString(16)}}`;
 
 export function visible(text) {
-  return String(text).replace(HIDDEN, (it) => `\\u{${it.codePointAt(0).toString(16)}}`);
+  return String(text).replace(HIDDEN, number);
+}
+
+/** The name of a lock: two that differ look different. */
+export function named(name) {
+  return visible(name).replace(SPACES, number);
 }
 
 export function who(about) {

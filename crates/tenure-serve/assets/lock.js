@@ -1,11 +1,14 @@
 // The page of one lock: its holders, its queue, and what has happened to it.
 
 import { $, h, say, shrink, svg } from "./dom.js";
-import { clock, left, plural, time, visible, who } from "./format.js";
+import { clock, left, named, plural, time, visible, who } from "./format.js";
 
 const WINDOW = 5 * 60_000;
 const WORDS = { acquired: "acquired", "handed-over": "handed over", released: "released", "lease-ended": "lease ended", forced: "forced" };
 const TAGS = { "lease-ended": "warn", forced: "bad", released: "plain" };
+
+/** A store may have no fences, and not know since when a lock is held. */
+const fenced = (fence) => fence == null ? "" : `fence ${fence}`;
 
 export class LockPage {
   constructor(model, force) {
@@ -18,7 +21,7 @@ export class LockPage {
     this.name = name;
     this.data = this.ids = this.queue_ids = this.last = null;
     this.rows = this.waiters = [];
-    this.heading = h("h1", { class: "text" }, visible(name));
+    this.heading = h("h1", { class: "text" }, named(name));
     this.tags = h("span");
     this.button = h("button", { type: "button", class: "danger end", onclick: () => this.force.open(this.data.lock) }, "Force the release…");
     this.holders = h("ul", { class: "items", id: "holders" });
@@ -31,8 +34,14 @@ export class LockPage {
     history.classList.add("wide");
     this.root.replaceChildren(h("div", { class: "sheet" },
       h("div", { class: "title" }, h("a", { class: "back", href: "#/" }, "← Locks"), this.heading, this.tags, this.button),
-      h("div", { class: "grid" }, card("Holders", null, this.holders), card("Queue", this.queue_count, this.queue), history)));
+      this.grid = h("div", { class: "grid" }, card("Holders", null, this.holders), card("Queue", this.queue_count, this.queue), history)));
     this.button.hidden = true;
+  }
+
+  /** There can be no lock of this name. */
+  refuse(why) {
+    this.tags.replaceChildren(h("span", { class: "tag bad text" }, visible(why)));
+    this.grid.hidden = true;
   }
 
   update(data) {
@@ -40,7 +49,7 @@ export class LockPage {
     this.data = data;
     const { lock } = data;
     const is_limited = lock.kind && lock.kind !== "mutex" && lock.kind !== "read-write lock";
-    const kind = lock.kind ? lock.kind + (is_limited ? `, limit ${lock.limit}` : "") : "free";
+    const kind = lock.kind ? lock.kind + (is_limited ? `, limit ${lock.limit}` : "") : lock.trouble ? "unknown" : "free";
     const tag = (name, text) => h("span", { class: `tag ${name} text` }, text);
     this.tags.replaceChildren(tag(lock.kind ? "" : "plain", kind),
       ...(lock.trouble ? [" ", tag("bad", visible(lock.trouble))] : []),
@@ -53,12 +62,13 @@ export class LockPage {
   }
 
   write_holders(lock, at_ms) {
-    const ids = lock.holders.map((it) => `${it.owner} ${it.fence}`).join();
+    const absence = lock.trouble ? "unknown" : "not held";
+    const ids = absence + lock.holders.map((it) => `${it.owner} ${it.fence}`).join();
     if (ids !== this.ids) {
       this.ids = ids;
       this.rows = lock.holders.map((holder) => this.make_holder(lock, holder));
       const more = lock.holding - lock.holders.length;
-      const none = h("li", {}, h("span", { class: "muted" }, "not held"));
+      const none = h("li", {}, h("span", { class: "muted" }, absence));
       this.holders.replaceChildren(...(this.rows.length ? this.rows.map((row) => row.item) : [none]),
         ...(more > 0 ? [h("li", {}, `and ${more} more`)] : []));
     }
@@ -78,13 +88,14 @@ export class LockPage {
     row.held = h("span", { class: "num" });
     row.fill = h("div", { class: "fill" });
     row.left = h("span", { class: "left" });
-    const share = lock.kind === "read-write lock" ? (holder.permits === lock.limit ? ", writes" : ", reads")
-      : lock.kind === "mutex" ? "" : `, ${plural(holder.permits, "permit")}`;
-    const lingers = holder.entries === 0 ? ", released and kept for its least time" : "";
+    const share = lock.kind === "read-write lock" ? (holder.permits === lock.limit ? "writes" : "reads")
+      : lock.kind === "mutex" ? "" : plural(holder.permits, "permit");
+    const lingers = holder.entries === 0 ? "released and kept for its least time" : "";
+    const facts = [fenced(holder.fence), share, lingers].filter(Boolean);
     row.item = h("li", {},
       h("span", { class: "who text" }, who(holder.about)), row.held,
       holder.about.note && h("span", { class: "sub text" }, visible(holder.about.note)),
-      h("span", { class: "sub mono" }, `fence ${holder.fence}${share}${lingers}`),
+      facts.length ? h("span", { class: "sub mono" }, facts.join(", ")) : null,
       h("span", { class: "sub mono" }, `owner ${holder.owner}`),
       h("div", { class: "lease" }, h("div", { class: "track", "aria-hidden": "true" }, row.fill), row.left));
     return row;
@@ -115,7 +126,7 @@ export class LockPage {
       h("time", { class: "num muted", datetime: new Date(it.at_ms).toISOString() }, clock(it.at_ms)),
       h("span", {}, h("span", { class: `tag ${TAGS[it.event] ?? ""}` }, WORDS[it.event] ?? it.event)),
       h("span", { class: "whom text" }, who(it.about), it.reason ? h("span", { class: "muted" }, ` taken away by ${who(it.by)}: ${visible(it.reason)}`) : null),
-      h("span", { class: "fence mono muted" }, `fence ${it.fence}`)));
+      h("span", { class: "fence mono muted" }, fenced(it.fence))));
     const forced = data.lock.forced;
     const none = forced && !data.history.length
       ? h("li", {}, h("time", { class: "num muted" }, clock(forced.at_ms)), h("span", {}, h("span", { class: "tag bad" }, "forced")),
@@ -133,8 +144,8 @@ export class LockPage {
     const LANE = Math.round(1.85 * rem), TOP = Math.round(0.5 * rem), FOOT = Math.round(1.6 * rem);
     const WIDTH = Math.max(240, this.plot.clientWidth - 2 * rem);
     const ended = this.data.history.filter((it) => ["released", "lease-ended", "forced"].includes(it.event))
-      .map((it) => ({ from: it.since_ms, to: it.at_ms, how: it.event, who: who(it.about), fence: it.fence }));
-    const present = this.data.lock.holders.map((it) => ({ from: it.since_ms, to: now, how: "now", who: who(it.about), fence: it.fence }));
+      .map((it) => ({ from: it.since_ms ?? it.at_ms, to: it.at_ms, how: it.event, who: who(it.about), fence: it.fence }));
+    const present = this.data.lock.holders.map((it) => ({ from: it.since_ms ?? now, to: now, how: "now", who: who(it.about), fence: it.fence }));
     const holds = [...ended, ...present].filter((it) => it.to > from).sort((a, b) => a.from - b.from);
     const lanes = [];
     for (const hold of holds) {
@@ -154,7 +165,7 @@ export class LockPage {
     for (const hold of holds.filter((it) => it.lane < count)) {
       const start = x(hold.from), width = Math.max(2, x(hold.to) - start - 1), y = TOP + hold.lane * LANE;
       const block = svg("rect", { class: `hold ${hold.how}`, x: start, y, width, height: LANE - 6, rx: 4 },
-        svg("title", {}, `${hold.who}, fence ${hold.fence}: ${clock(hold.from)} to ${hold.how === "now" ? "now" : clock(hold.to)} (${WORDS[hold.how] ?? "held"})`));
+        svg("title", {}, `${[hold.who, fenced(hold.fence)].filter(Boolean).join(", ")}: ${clock(hold.from)} to ${hold.how === "now" ? "now" : clock(hold.to)} (${WORDS[hold.how] ?? "held"})`));
       picture.append(block);
       const letters = Math.floor(width / (rem * 0.52)) - 1;
       if (letters > 4 && hold.how === "now") {
@@ -170,7 +181,7 @@ export class LockPage {
     if (!this.data) return;
     const now = this.model.now();
     for (const row of this.rows) {
-      say(row.held, `for ${time(now - row.since)}`);
+      say(row.held, row.since == null ? "" : `for ${time(now - row.since)}`);
       say(row.left, left(row.until - now));
       row.item.classList.toggle("ending", row.until - now < Math.min(5000, row.full / 4));
     }

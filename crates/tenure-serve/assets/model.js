@@ -119,7 +119,7 @@ function compare(a, b) {
 function describe(lock, at_ms, before) {
   let since = Infinity, until = Infinity;
   for (const holder of lock.holders) {
-    since = Math.min(since, holder.since_ms);
+    since = Math.min(since, holder.since_ms ?? Infinity);
     until = Math.min(until, at_ms + holder.lease_left_ms);
   }
   lock.since = since;

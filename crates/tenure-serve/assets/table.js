@@ -1,7 +1,7 @@
 // A table of any length: only the rows that are seen exist.
 
 import { $, h, say, shrink } from "./dom.js";
-import { left, time, visible, who } from "./format.js";
+import { left, named, time, visible, who } from "./format.js";
 import { ORDERS, is_ending, is_stuck } from "./model.js";
 
 const EXTRA = 6;
@@ -127,7 +127,7 @@ export class Table {
     const is_other = row.lock !== lock;
     row.lock = lock;
     if (is_other) {
-      const name = visible(lock.name);
+      const name = named(lock.name);
       say(row.name, name);
       row.element.title = name;
       row.element.dataset.name = lock.name;

@@ -5,6 +5,7 @@
 
 mod acquire;
 pub(crate) mod keys;
+pub(crate) mod lists;
 mod look;
 mod name;
 mod release;
@@ -24,11 +25,13 @@ pub(crate) use name::{Query, lock_name};
 use crate::problem::Problem;
 use crate::server::Server;
 use keys::Keys;
+use lists::Lists;
 use sessions::Sessions;
 
 /// What the interface remembers.
 pub(crate) struct Door {
     pub(crate) keys: Keys,
+    pub(crate) lists: Lists,
     pub(crate) sessions: Sessions,
 }
 
@@ -38,7 +41,7 @@ pub(crate) async fn answer(server: &Server, request: Request) -> Result<Response
     let is_looking = matches!(*request.method(), Method::GET | Method::HEAD);
     let rest = path.strip_prefix("/v1/").unwrap_or_default();
     match rest {
-        "locks" | "events" | "state" | "health" if !is_looking => Err(Problem::method("GET")),
+        "locks" | "events" | "state" | "health" if !is_looking => Err(Problem::method("GET, HEAD")),
         "locks" => look::list(server, Query::parse(request.uri().query())?).await,
         "events" => look::events(server, &request),
         "state" => look::state(server, &request),
@@ -46,7 +49,7 @@ pub(crate) async fn answer(server: &Server, request: Request) -> Result<Response
         _ => match rest.strip_prefix("locks/") {
             Some(name) if is_looking => look::one(server, &lock_name(name)?).await,
             Some(rest) if request.method() == Method::POST => act(server, rest, request).await,
-            Some(_) => Err(Problem::method("GET or POST")),
+            Some(_) => Err(Problem::method("GET, HEAD, POST")),
             None => Err(Problem::not_found()),
         },
     }
@@ -67,5 +70,10 @@ async fn act(server: &Server, rest: &str, request: Request) -> Result<Response<B
 
 /// An answer with a JSON object.
 pub(crate) fn json(value: &Value) -> Response<Body> {
-    ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+    written(value.to_string())
+}
+
+/// An answer with JSON that is written already.
+fn written(text: impl Into<Body>) -> Response<Body> {
+    ([(header::CONTENT_TYPE, "application/json")], text.into()).into_response()
 }

@@ -12,10 +12,12 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Accepts these names, besides `localhost` and addresses: a foreign page cannot be loaded from an address that is ours.
+    /// Accepts these names, besides `localhost` and addresses: a foreign page cannot be loaded from an address that is ours. A port
+    /// does not count: which one a browser uses depends on the proxy in between.
     #[must_use]
     pub fn new(names: &[String]) -> Self {
-        Self { names: names.iter().map(|name| name.to_ascii_lowercase()).collect() }
+        let name = |name: &String| without_port(name).unwrap_or(name).to_ascii_lowercase();
+        Self { names: names.iter().map(name).collect() }
     }
 
     /// Why a request is refused; none if it is from here, or from no browser.
@@ -89,10 +91,16 @@ mod tests {
 
     #[test]
     fn only_the_servers_own_names_are_answered() {
-        let hosts = Hosts::new(&["locks.example.org".to_owned()]);
-        for good in
-            ["127.0.0.1:7878", "localhost", "LOCALHOST:1", "[::1]:7878", "locks.Example.org:443"]
-        {
+        let hosts = Hosts::new(&["Locks.example.org".to_owned(), "other.example:8443".to_owned()]);
+        for good in [
+            "127.0.0.1:7878",
+            "localhost",
+            "LOCALHOST:1",
+            "[::1]:7878",
+            "locks.Example.org:443",
+            "other.example",
+            "other.example:8443",
+        ] {
             assert!(hosts.refusal(&headers(&[("host", good)]), false).is_none(), "{good}");
         }
         for bad in [

@@ -3,6 +3,7 @@
 //! ```text
 //! listener   accepts connections, within bounds; the exporter uses it, too
 //! gate       what is refused before any handler runs: foreign hosts and origins, missing rights
+//! link       the connection to the store, shared by all requests
 //! door/      acquire, renew, release, list: one HTTP request each
 //! terraform  the locking of the HTTP backend of Terraform and OpenTofu
 //! watcher/   reads the store once for all viewers, and sends them what has changed
@@ -19,6 +20,7 @@ mod clock;
 mod door;
 mod gate;
 mod hosts;
+mod link;
 pub mod listener;
 mod page;
 mod problem;

@@ -47,7 +47,7 @@ pub(crate) fn answer(request: &Request) -> Option<Result<Response<Body>, Problem
         _ => FILES.iter().find(|(it, ..)| *it == path).map(|(_, kind, text)| (*kind, *text))?,
     };
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return Some(Err(Problem::method("GET")));
+        return Some(Err(Problem::method("GET, HEAD")));
     }
     let mut response = Response::new(Body::from(content));
     let headers = response.headers_mut();

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use serde_json::{Map, Value, json};
-use tenure::Error;
+use tenure::{Error, LockName};
 
 use crate::word::Word;
 
@@ -19,12 +19,14 @@ pub(crate) struct Problem {
     members: Map<String, Value>,
     /// When to try again, in seconds.
     retry_after: Option<u32>,
+    /// The methods that are possible.
+    allow: Option<&'static str>,
 }
 
 impl Problem {
     fn new(status: StatusCode, word: &'static str, detail: impl Into<String>) -> Self {
         let (detail, members) = (detail.into(), Map::new());
-        Self { status, word, exit: None, detail, members, retry_after: None }
+        Self { status, word, exit: None, detail, members, retry_after: None, allow: None }
     }
 
     /// A refusal for which the command has an exit status.
@@ -62,9 +64,11 @@ impl Problem {
         )
     }
 
+    /// Another method is needed; `allowed` is as the header Allow has it.
     pub(crate) fn method(allowed: &'static str) -> Self {
-        let detail = format!("only {allowed} is possible here");
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "usage", detail)
+        let detail = format!("only {} is possible here", allowed.replace(", ", " or "));
+        let problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "usage", detail);
+        Self { allow: Some(allowed), ..problem }
     }
 
     pub(crate) fn too_large(most: usize) -> Self {
@@ -89,6 +93,12 @@ impl Problem {
         let detail = "this server is being stopped: nothing was acquired, ask another one";
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", detail);
         Self { retry_after: Some(1), ..problem }
+    }
+
+    /// This server ends, and has released the lock of a stream.
+    pub(crate) fn stopped_holding(name: &LockName) -> Self {
+        let detail = format!("this server is being stopped: `{name}` was released");
+        Self { detail, ..Self::stopping() }
     }
 
     /// The same refusal, with another status.
@@ -144,6 +154,9 @@ impl IntoResponse for Problem {
         headers.insert(header::CONTENT_TYPE, kind);
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        if let Some(methods) = self.allow {
+            headers.insert(header::ALLOW, HeaderValue::from_static(methods));
         }
         if self.status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("Bearer realm=\"tenure\"");

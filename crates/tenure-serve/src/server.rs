@@ -10,16 +10,19 @@ use axum::http::Response;
 use axum::response::IntoResponse;
 use tenure::{Error, Tenure};
 use tokio::net::TcpListener;
-use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use crate::access::Access;
-use crate::door::{Door, keys::Keys, sessions::Sessions};
+use crate::door::{Door, keys::Keys, lists::Lists, sessions::Sessions};
 use crate::hosts::Hosts;
+use crate::link::Link;
 use crate::listener::{self, Bounds, Handler};
 use crate::problem::Problem;
 use crate::terraform::Handles;
 use crate::watcher::Watcher;
+use crate::word::Word;
 use crate::{door, gate, page, terraform};
 
 /// Connects to the store.
@@ -48,12 +51,26 @@ pub struct Limits {
     pub streams: usize,
     /// How long a request may wait. An event stream may wait for as long as it is open.
     pub longest_wait: Duration,
+    /// How many bytes of large lists may wait for their clients to read them.
+    pub list_bytes: usize,
+}
+
+impl Limits {
+    /// The bounds of a server with so many connections. Streams and waiting requests together never take all of them: an eighth is
+    /// for requests that are answered at once, such as a release.
+    #[must_use]
+    pub fn of_connections(connections: usize) -> Self {
+        let bounds = Bounds { connections, ..Bounds::default() };
+        let (streams, waiting) = (connections / 2, connections * 3 / 8);
+        let longest_wait = Duration::from_secs(300);
+        let list_bytes = 128 << 20;
+        Self { bounds, waiting: waiting.max(1), streams: streams.max(1), longest_wait, list_bytes }
+    }
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        let longest_wait = Duration::from_secs(300);
-        Self { bounds: Bounds::default(), waiting: 1024, streams: 1280, longest_wait }
+        Self::of_connections(Bounds::default().connections)
     }
 }
 
@@ -63,8 +80,8 @@ pub struct Server(Arc<Inner>);
 
 struct Inner {
     connect: Connect,
-    tenure: OnceCell<Tenure>,
-    watching: OnceCell<Tenure>,
+    tenure: Link,
+    watching: Link,
     access: Access,
     hosts: Hosts,
     limits: Limits,
@@ -90,14 +107,18 @@ impl Server {
     ) -> Self {
         Self(Arc::new(Inner {
             connect,
-            tenure: OnceCell::new(),
-            watching: OnceCell::new(),
+            tenure: Link::default(),
+            watching: Link::default(),
             access,
             hosts,
             limits,
             waiting: Arc::new(Semaphore::new(limits.waiting)),
             streams: Arc::new(Semaphore::new(limits.streams)),
-            door: Door { keys: Keys::default(), sessions: Sessions::default() },
+            door: Door {
+                keys: Keys::default(),
+                lists: Lists::new(limits.list_bytes),
+                sessions: Sessions::default(),
+            },
             terraform: Handles::default(),
             watcher: Watcher::new(),
             stopping: watch::Sender::new(false),
@@ -116,25 +137,30 @@ impl Server {
         if let Err(error) = self.0.watcher.clone().start(self.clone()) {
             self.log(&format!("the dashboard shows nothing: no thread could be started: {error}"));
         }
-        let stopping = self.clone();
-        let stop = async move {
+        let mut since = None;
+        let stop = async {
             stop.await;
-            let _ = stopping.0.stopping.send_replace(true);
+            since = Some(Instant::now());
+            let _ = self.0.stopping.send_replace(true);
         };
         let bounds = self.0.limits.bounds;
         listener::serve(listener, tls, self.clone(), bounds, stop).await;
+        // One time of grace for both: releases are sent while connections end.
+        let passed = since.map_or(Duration::ZERO, |since| since.elapsed());
         if let Some(tenure) = self.0.tenure.get() {
-            tenure.flush(bounds.grace).await;
+            tenure.flush(bounds.grace.saturating_sub(passed)).await;
         }
     }
 
-    pub(crate) async fn tenure(&self) -> Result<&Tenure, Error> {
-        self.0.tenure.get_or_try_init(|| (self.0.connect)(Client::Door)).await
+    /// The client for requests. Whatever keeps it from connecting is no fault of a request.
+    pub(crate) async fn tenure(&self) -> Result<&Tenure, Problem> {
+        let tenure = self.0.tenure.get_or_connect(|| (self.0.connect)(Client::Door)).await;
+        tenure.map_err(|why| Problem::of_word(Word::Unavailable, &*why))
     }
 
     /// The watcher's own client.
-    pub(crate) async fn watching(&self) -> Result<&Tenure, Error> {
-        self.0.watching.get_or_try_init(|| (self.0.connect)(Client::Watcher)).await
+    pub(crate) async fn watching(&self) -> Result<&Tenure, Arc<str>> {
+        self.0.watching.get_or_connect(|| (self.0.connect)(Client::Watcher)).await
     }
 
     pub(crate) fn access(&self) -> &Access {
@@ -204,5 +230,19 @@ impl Server {
 impl Handler for Server {
     async fn handle(&self, request: Request) -> Response<Body> {
         gate::closed(self.answer(request).await.map_err(IntoResponse::into_response))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_and_waiting_requests_leave_connections_for_others() {
+        for connections in 3..=4096 {
+            let limits = Limits::of_connections(connections);
+            let long = limits.streams + limits.waiting;
+            assert!(long < connections && long >= connections / 2, "{limits:?}");
+        }
     }
 }

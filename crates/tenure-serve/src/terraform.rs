@@ -48,7 +48,7 @@ pub(crate) async fn answer(server: &Server, request: Request) -> Result<Response
             Some(info) => unlock(server, &name, info.owner).await,
             None => force_unlock(server, &name).await,
         },
-        _ => Err(Problem::method("LOCK and UNLOCK")),
+        _ => Err(Problem::method("LOCK, UNLOCK, PUT, DELETE")),
     }
 }
 
@@ -69,26 +69,43 @@ impl Info {
             return Err(wrong("the body is no JSON object"));
         };
         let id = fields.get("ID").and_then(Value::as_str);
-        let id = id.ok_or_else(|| wrong("it has no ID"))?.replace('-', "");
-        let owner = id.parse().map_err(|_| wrong("its ID is no UUID"))?;
+        let id = id.ok_or_else(|| wrong("it has no ID"))?;
+        let owner = owner_of(id).ok_or_else(|| wrong("its ID is no UUID"))?;
         Ok(Some(Self { owner, fields }))
     }
 
     /// The object as a note, shortened if it must be.
     fn note(&self) -> String {
         let mut fields = self.fields.clone();
-        let mut omitted = OPTIONAL.iter();
-        loop {
-            let note = format!("{MARK}{}", Value::Object(fields.clone()));
-            if note.len() <= About::MAX_NOTE_BYTES {
+        for name in OPTIONAL {
+            if let Some(note) = fitting(&fields) {
                 return note;
             }
-            match omitted.next() {
-                Some(name) => drop(fields.remove(*name)),
-                None => fields.retain(|name, _| name == "ID"),
-            }
+            fields.remove(name);
         }
+        fitting(&fields).unwrap_or_else(|| {
+            // An ID is a UUID, so it fits alone.
+            fields.retain(|name, _| name == "ID");
+            written(&fields)
+        })
     }
+}
+
+/// The owner that an ID stands for: the 32 digits of a UUID, in groups of 8, 4, 4, 4 and 12 or in one. Nothing else may be in it,
+/// because it is part of the note, whose length is bounded.
+fn owner_of(id: &str) -> Option<Owner> {
+    let dashes: Vec<_> = id.match_indices('-').map(|(at, _)| at).collect();
+    let is_uuid = dashes.is_empty() || dashes == [8, 13, 18, 23];
+    if is_uuid { id.replace('-', "").parse().ok() } else { None }
+}
+
+fn written(fields: &Map<String, Value>) -> String {
+    format!("{MARK}{}", Value::Object(fields.clone()))
+}
+
+/// The note, if it is not too long.
+fn fitting(fields: &Map<String, Value>) -> Option<String> {
+    Some(written(fields)).filter(|note| note.len() <= About::MAX_NOTE_BYTES)
 }
 
 /// The handles of the locks that this server has acquired for the tools. Another server, or this one after a restart, takes the
@@ -121,6 +138,10 @@ async fn lock(
     lease: Duration,
 ) -> Result<Response<Body>, Problem> {
     let tenure = server.tenure().await?;
+    if !tenure.features().has_notes {
+        let sentence = "this store cannot keep the object that Terraform and OpenTofu send, so they cannot lock here: Redisson's format has no room for it";
+        return Err(Problem::usage(sentence));
+    }
     let lock = tenure.lock(name.clone()).lease(lease).owner(info.owner).note(info.note());
     let present = lock.inspect().await?;
     match holder(&present, info.owner) {

@@ -27,6 +27,7 @@ use crate::stream::frame;
 use difference::Difference;
 use health::Health;
 use history::{Happened, History};
+use viewer::Viewers;
 
 /// How many locks are read at most.
 const MOST_LOCKS: usize = 10_000;
@@ -44,9 +45,6 @@ const BEHIND: usize = 32;
 /// How many locks that became free are asked whether that was forced, in one reading.
 const MOST_ASKED: usize = 32;
 
-/// How many locks are watched by themselves.
-const MOST_WATCHED: usize = 64;
-
 /// The reader of the store.
 pub(crate) struct Watcher {
     state: Mutex<State>,
@@ -56,13 +54,6 @@ pub(crate) struct Watcher {
     viewers: Mutex<Viewers>,
     /// A viewer has come.
     arrived: Notify,
-}
-
-#[derive(Default)]
-struct Viewers {
-    count: usize,
-    /// The locks that viewers look at, and how many do.
-    locks: BTreeMap<LockName, usize>,
 }
 
 #[derive(Default)]
@@ -97,6 +88,13 @@ struct Reading {
     at_ms: u64,
     trip: Duration,
     took: Duration,
+}
+
+impl Reading {
+    /// There are more locks than were read.
+    fn is_cut(&self) -> bool {
+        self.locks.len() > MOST_LOCKS
+    }
 }
 
 impl Watcher {
@@ -143,11 +141,11 @@ impl Watcher {
     async fn read_once(&self, server: &Server, is_watched: bool) {
         let tenure = match server.watching().await {
             Ok(tenure) => tenure,
-            Err(error) => return self.fail(&error),
+            Err(why) => return self.fail(&why),
         };
         match read(tenure).await {
             Ok(reading) => self.apply(tenure, reading).await,
-            Err(error) => return self.fail(&error),
+            Err(error) => return self.fail(&error.to_string()),
         }
         if is_watched {
             self.look_at_single_locks(tenure).await;
@@ -157,10 +155,13 @@ impl Watcher {
 
     /// Compares a reading with the one before, and sends what has changed.
     async fn apply(&self, tenure: &Tenure, reading: Reading) {
-        let difference = Difference::between(&self.state().locks, &reading);
+        let difference = {
+            let before = self.state();
+            Difference::between(&before.locks, before.more, &reading)
+        };
         let forced = forced(tenure, &difference).await;
         let mut change = difference.to_json();
-        let more = reading.locks.len() > MOST_LOCKS;
+        let more = reading.is_cut();
         change["at_ms"] = reading.at_ms.into();
         change["more"] = more.into();
         let at_ms = reading.at_ms;
@@ -186,9 +187,9 @@ impl Watcher {
     }
 
     /// The store could not be read. What was read before stays, and is shown as old.
-    fn fail(&self, error: &Error) {
+    fn fail(&self, why: &str) {
         let mut state = self.state();
-        state.health.failed(error);
+        state.health.failed(why);
         state.snapshot = None;
         let change = json!({ "at_ms": now_ms(), "health": state.health.pulse() });
         let _ = self.feed.send(Message::Change(frame("change", None, &change)));
@@ -198,13 +199,25 @@ impl Watcher {
 
     /// Sends the locks that viewers look at, with their queues.
     async fn look_at_single_locks(&self, tenure: &Tenure) {
-        let names: Vec<_> = self.viewers().locks.keys().take(MOST_WATCHED).cloned().collect();
+        let names = self.viewers().next_locks();
         for name in names {
-            if let Ok(info) = tenure.lock(name.clone()).inspect().await {
-                let data = self.page_of(&info);
+            if let Some(data) = self.page(tenure, &name).await {
                 let _ = self.feed.send(Message::Lock(name, frame("lock", None, &data)));
             }
         }
+    }
+
+    /// One lock by itself. One that cannot be read is in the list of all, with the reason; without a list, the store is down.
+    async fn page(&self, tenure: &Tenure, name: &LockName) -> Option<Value> {
+        let info = match tenure.lock(name.clone()).inspect().await {
+            Ok(info) => info,
+            Err(_) => {
+                let state = self.state();
+                let seen = state.locks.get(name.as_str());
+                seen.filter(|seen| seen.info.error.is_some())?.info.clone()
+            }
+        };
+        Some(self.page_of(&info))
     }
 
     /// One lock, with its queue and what has happened to it.

@@ -1,7 +1,9 @@
 //! `tenure serve`, as an operator starts it.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -65,19 +67,33 @@ fn a_lock_of_a_http_client_is_one_of_the_command_too() {
     }
 }
 
+/// What a server says that does not start because it is called in a wrong way.
+fn refused(command: &mut Command) -> String {
+    let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    let mut line = BufReader::new(child.stderr.take().unwrap());
+    // One that does start says so in one line, and would go on.
+    line.read_line(&mut said).unwrap();
+    if said.contains("serving") {
+        child.kill().unwrap();
+    }
+    line.read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(64), "{said}");
+    said
+}
+
 #[test]
 fn other_machines_need_a_token_and_tls() {
-    let refused = |arguments: &[&str]| {
-        let output = tenure(arguments).env("TENURE_URL", "memory:").output().unwrap();
-        assert_eq!(output.status.code(), Some(64), "{output:?}");
-        String::from_utf8(output.stderr).unwrap()
-    };
+    let refused = |arguments: &[&str]| refused(tenure(arguments).env("TENURE_URL", "memory:"));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
     std::fs::write(&file, TOKEN).unwrap();
     let file = file.to_str().unwrap();
     let open = ["serve", "--listen", "0.0.0.0:0"];
     assert!(refused(&open).contains("--token-file"));
+    // The proxy makes this machine's address one that others reach.
+    let behind = refused(&["serve", "--listen", "127.0.0.1:0", "--behind-proxy"]);
+    assert!(behind.contains("--token-file"), "{behind}");
     let with_token = [&open[..], &["--token-file", file]].concat();
     assert!(refused(&with_token).contains("--behind-proxy"));
     std::fs::write(file, "short").unwrap();
@@ -106,6 +122,24 @@ fn a_token_comes_from_a_variable_and_is_in_no_process_list() {
     assert!(acquire(&with(TOKEN)).starts_with("HTTP/1.1 200"));
     let line = std::fs::read(format!("/proc/{}/cmdline", serving.child.id())).unwrap();
     assert!(!String::from_utf8_lossy(&line).contains(TOKEN));
+}
+
+/// Such a variable is not the same as none: without a token, every client may do everything.
+#[test]
+fn a_token_that_is_no_text_is_refused() {
+    for variable in ["TENURE_SERVE_TOKEN", "TENURE_SERVE_READ_TOKEN"] {
+        let mut command = tenure(&["serve", "--listen", "127.0.0.1:0", "--url", "memory:"]);
+        let said = refused(command.env(variable, OsStr::from_bytes(b"0123456789abcdef\xff")));
+        assert!(said.contains(variable) && said.contains("16 printable"), "{said}");
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_named_so_is_refused_at_once() {
+    for url in ["nonsense://host", "redis://host?nonsense=1", "host:6379", "local:?x"] {
+        let said = refused(&mut tenure(&["serve", "--listen", "127.0.0.1:0", "--url", url]));
+        assert!(said.starts_with("tenure: "), "{said}");
+    }
 }
 
 #[test]

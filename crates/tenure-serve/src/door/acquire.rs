@@ -40,7 +40,7 @@ pub(super) async fn answer(
     };
     tokio::select! {
         granted = granted => match granted {
-            Ok((handle, left)) => Ok(json(&object(&handle, left))),
+            Ok((handle, left)) => Ok(json(&object(&handle, handle.lease().duration(), left))),
             Err(problem) => Err(problem),
         },
         // The request leaves the queue.
@@ -49,8 +49,8 @@ pub(super) async fn answer(
 }
 
 /// A grant, as clients get it.
-pub(super) fn object(handle: &Handle, left: Duration) -> Value {
-    let mut object = shape::handle(handle, handle.lease().duration());
+pub(super) fn object(handle: &Handle, lease: Duration, left: Duration) -> Value {
+    let mut object = shape::handle(handle, lease);
     object["left_ms"] = whole_millis(left).into();
     object["expires_at_ms"] = now_ms().saturating_add(whole_millis(left)).into();
     object
@@ -69,7 +69,7 @@ async fn once(
     let late = || Problem::from(Error::TimedOut { name: name.clone(), waited: wait });
     let slot = timeout(wait.max(SHORTEST), server.door().keys.slot(name, key));
     let mut slot = slot.await.map_err(|_| late())??;
-    if let Some(granted) = &*slot {
+    if let Some(granted) = &mut *slot {
         if granted.print != print {
             let sentence = "this idempotency key was used for another request: the kind, the limit, the permits or the lease differ";
             return Err(Problem::usage(sentence));
@@ -78,7 +78,9 @@ async fn once(
         let (lease, asked) = (granted.handle.lease().duration(), Instant::now());
         match server.tenure().await?.renew(&granted.handle).await {
             Ok(()) => {
-                return Ok((granted.handle.clone(), lease.saturating_sub(asked.elapsed())));
+                let left = lease.saturating_sub(asked.elapsed());
+                granted.extend(left);
+                return Ok((granted.handle.clone(), left));
             }
             Err(Error::Lost(_)) => *slot = None,
             Err(error) => return Err(error.into()),

@@ -38,6 +38,11 @@ impl Granted {
     pub(crate) fn new(handle: Handle, left: Duration, print: String) -> Self {
         Self { handle, print, until: Instant::now() + left }
     }
+
+    /// It was renewed, so its key is remembered for as long.
+    pub(crate) fn extend(&mut self, left: Duration) {
+        self.until = self.until.max(Instant::now() + left);
+    }
 }
 
 impl Keys {
@@ -47,17 +52,24 @@ impl Keys {
         name: &LockName,
         key: &str,
     ) -> Result<OwnedMutexGuard<Option<Granted>>, Problem> {
-        let slot = {
-            let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-            if slots.len() >= MOST {
-                slots.retain(|_, slot| !is_over(slot));
-            }
-            if slots.len() >= MOST {
-                return Err(Problem::overloaded("idempotency keys are in use"));
-            }
-            slots.entry((name.clone(), key.to_owned())).or_default().clone()
-        };
+        let slot = self.known_or_new(name, key)?;
         Ok(slot.lock_owned().await)
+    }
+
+    /// A key that is known is found also when there is no room for another one: its client holds the lock already.
+    fn known_or_new(&self, name: &LockName, key: &str) -> Result<Slot, Problem> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (name.clone(), key.to_owned());
+        if let Some(slot) = slots.get(&key) {
+            return Ok(slot.clone());
+        }
+        if slots.len() >= MOST {
+            slots.retain(|_, slot| !is_over(slot));
+        }
+        if slots.len() >= MOST {
+            return Err(Problem::overloaded("idempotency keys are in use"));
+        }
+        Ok(slots.entry(key).or_default().clone())
     }
 
     /// Forgets a lock that was released: the next request with its key acquires it again.
@@ -80,7 +92,7 @@ impl Keys {
             if let Ok(mut granted) = slot.try_lock()
                 && let Some(granted) = granted.as_mut().filter(|it| it.handle == *handle)
             {
-                granted.until = granted.until.max(Instant::now() + left);
+                granted.extend(left);
             }
         }
     }
@@ -90,4 +102,46 @@ impl Keys {
 fn is_over(slot: &Slot) -> bool {
     let granted = slot.try_lock();
     granted.is_ok_and(|it| it.as_ref().is_none_or(|it| it.until <= Instant::now()))
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure::Tenure;
+    use tenure::blocking::block_on;
+
+    use super::*;
+
+    fn handle(tenure: &Tenure, name: &LockName) -> Handle {
+        block_on(block_on(tenure.lock(name.clone()).acquire()).unwrap().detach()).unwrap()
+    }
+
+    #[test]
+    fn a_known_key_is_found_when_there_is_no_room_for_another() {
+        let (keys, tenure) = (Keys::default(), Tenure::memory().unwrap());
+        let name = LockName::new("job").unwrap();
+        let handle = handle(&tenure, &name);
+        let mut slot = block_on(keys.slot(&name, "known")).unwrap();
+        let lease = Duration::from_secs(30);
+        *slot = Some(Granted::new(handle.clone(), lease, String::new()));
+        drop(slot);
+        let _in_use: Vec<_> = (1..MOST)
+            .map(|number| block_on(keys.slot(&name, &number.to_string())).unwrap())
+            .collect();
+        assert!(block_on(keys.slot(&name, "new")).is_err());
+        let slot = block_on(keys.slot(&name, "known")).unwrap();
+        assert_eq!(slot.as_ref().unwrap().handle, handle);
+    }
+
+    #[test]
+    fn a_key_is_remembered_for_as_long_as_its_lock_was_renewed() {
+        let (keys, tenure) = (Keys::default(), Tenure::memory().unwrap());
+        let name = LockName::new("job").unwrap();
+        let mut slot = block_on(keys.slot(&name, "key")).unwrap();
+        let mut granted = Granted::new(handle(&tenure, &name), Duration::ZERO, String::new());
+        granted.extend(Duration::from_secs(30));
+        granted.extend(Duration::ZERO);
+        *slot = Some(granted);
+        drop(slot);
+        assert!(!is_over(&keys.known_or_new(&name, "key").unwrap()));
+    }
 }

@@ -5,7 +5,7 @@ use axum::extract::Request;
 use axum::http::Response;
 use tenure::LockName;
 
-use super::{Query, json};
+use super::{Query, json, written};
 use crate::access::Right;
 use crate::problem::Problem;
 use crate::server::Server;
@@ -28,10 +28,18 @@ pub(super) async fn list(server: &Server, mut query: Query) -> Result<Response<B
         return Err(Problem::usage(format!("`limit` may be {MOST} at most: give a prefix")));
     }
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let lists = &server.door().lists;
+    let turn = lists.turn().await;
     let mut locks = server.tenure().await?.list(&prefix, limit + 1).await?;
     let more = locks.len() > limit;
     locks.truncate(limit);
-    Ok(json(&shape::locks(&locks, more)))
+    // On another thread: 10,000 locks take longer than a request should wait.
+    let text = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        shape::locks_text(&locks, more)
+    });
+    let text = text.await.map_err(|_| Problem::stopping())?;
+    Ok(written(lists.hold(text)?))
 }
 
 /// What happens to the locks of the store: acquires, hand-overs, releases, ended leases and forced releases.

@@ -23,7 +23,7 @@ pub(super) async fn answer(
     let (owner, released) = match owner(&mut fields, "owner")? {
         Some(owner) => {
             fields.end()?;
-            (owner, server.door().sessions.release(owner).await)
+            (owner, server.door().sessions.release(name, owner).await)
         }
         None => {
             let handle = renew::handle(&mut fields, name)?;
@@ -69,7 +69,7 @@ pub(super) async fn force(
     if confirm != name.as_str() {
         return Err(Problem::usage("nothing was done: `confirm` must be the name of the lock"));
     }
-    if reason.trim().is_empty() {
+    if !reason.chars().any(is_visible) {
         return Err(Problem::usage("nothing was done: `reason` must say why"));
     }
     let forced = server.tenure().await?.force_release(name.clone(), expected, &reason).await?;
@@ -85,6 +85,13 @@ pub(super) async fn force(
                 .with_status(axum::http::StatusCode::CONFLICT))
         }
     }
+}
+
+/// Whether a reader sees something: no space, control or format character, and no letter without a shape.
+fn is_visible(letter: char) -> bool {
+    let is_blank = matches!(letter, '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}');
+    let is_printed = letter.escape_debug().len() == 1 || matches!(letter, '"' | '\'' | '\\');
+    is_printed && !is_blank && !letter.is_whitespace()
 }
 
 fn owner(fields: &mut Fields, name: &str) -> Result<Option<Owner>, Problem> {

@@ -23,7 +23,7 @@ pub(super) async fn answer(
     let (tenure, asked) = (server.tenure().await?, Instant::now());
     tenure.renew_for(&handle, lease).await?;
     server.door().keys.renewed(&handle, lease);
-    Ok(json(&acquire::object(&handle, lease.saturating_sub(asked.elapsed()))))
+    Ok(json(&acquire::object(&handle, lease, lease.saturating_sub(asked.elapsed()))))
 }
 
 /// The handle in a request, which must be of the lock in its address.

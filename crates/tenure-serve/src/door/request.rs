@@ -26,7 +26,10 @@ const LONGEST_AGENT: usize = 64;
 pub(super) struct Wanted {
     kind: Kind,
     lease: Duration,
-    note: String,
+    /// None if it was not said.
+    note: Option<String>,
+    /// Where it comes from.
+    source: String,
     /// None if it was not said.
     wait: Option<Duration>,
     pub(super) key: Option<String>,
@@ -44,7 +47,7 @@ enum Kind {
 
 impl Wanted {
     pub(super) async fn read(request: Request) -> Result<Self, Problem> {
-        let note = described(&request);
+        let source = described(&request);
         let is_stream = accepts_events(request.headers());
         let key = request.headers().get("idempotency-key").cloned();
         let key = key.map(|key| key.to_str().map(str::to_owned)).transpose();
@@ -62,7 +65,8 @@ impl Wanted {
         let wanted = Self {
             kind: Kind::read(&mut fields)?,
             lease: fields.millis("lease_ms")?.unwrap_or(USUAL_LEASE),
-            note: fields.text("note")?.unwrap_or(note),
+            note: fields.text("note")?,
+            source,
             wait: fields.millis("wait_ms")?,
             key,
             is_stream,
@@ -86,8 +90,15 @@ impl Wanted {
                 tenure.semaphore(name.clone(), limit).permits(permits)
             }
         };
-        // Each request is a client of its own: the queue's order is theirs.
-        lock.lease(self.lease).note(self.note.clone()).fair()
+        let (lock, has) = (lock.lease(self.lease), tenure.features());
+        // Each request is a client of its own: the queue's order is theirs, where there is a queue.
+        let lock = if has.has_queue { lock.fair() } else { lock };
+        // A note that the request has is one that the store must keep, or refuse.
+        let source = has.has_notes.then_some(&self.source);
+        match self.note.as_ref().or(source) {
+            Some(note) => lock.note(note.clone()),
+            None => lock,
+        }
     }
 
     /// How long it waits; none for as long as the stream is open.
@@ -140,6 +151,17 @@ fn described(request: &Request) -> String {
 }
 
 fn accepts_events(headers: &HeaderMap) -> bool {
-    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-    accept.is_some_and(|accept| accept.contains("text/event-stream"))
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+    accept.flat_map(|accept| accept.split(',')).any(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let is_events = parts.next().is_some_and(|it| it.eq_ignore_ascii_case("text/event-stream"));
+        is_events && !parts.any(is_refusal)
+    })
+}
+
+/// A weight of zero: what has it is not accepted.
+fn is_refusal(parameter: &str) -> bool {
+    let weight =
+        parameter.split_once('=').filter(|(name, _)| name.trim().eq_ignore_ascii_case("q"));
+    weight.is_some_and(|(_, weight)| weight.trim().parse() == Ok(0.0_f32))
 }

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Response;
-use serde_json::json;
-use tenure::{Guard, Lock, LockName, Wait};
+use serde_json::{Value, json};
+use tenure::{Error, Guard, Lock, LockName, Released, Wait};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::acquire::refused;
 use crate::problem::Problem;
 use crate::server::Server;
-use crate::shape::whole_millis;
+use crate::shape::{fence, whole_millis};
 use crate::stream::{self, Events, HEARTBEAT};
 use crate::word::Word;
 
@@ -94,32 +94,33 @@ impl Waiting {
         let data = json!({
             "name": self.name.as_str(),
             "owner": owner.to_string(),
-            "fence": guard.fence().value(),
+            "fence": fence(guard.fence()),
             "left_ms": whole_millis(guard.remaining()),
         });
         if !events.send("granted", None, &data).await {
             return;
         }
-        let (_open, mut release) = self.server.door().sessions.open(owner);
+        let (_open, mut release) = self.server.door().sessions.open(&self.name, owner);
         loop {
             tokio::select! {
                 lost = guard.lost() => {
-                    let problem = Problem::from(tenure::Error::Lost(lost)).to_json();
+                    let problem = Problem::from(Error::Lost(lost)).to_json();
                     events.send("lost", None, &problem).await;
                     return;
                 }
                 asked = &mut release => {
                     let released = guard.release().await;
                     let data = json!({ "name": self.name.as_str(), "owner": owner.to_string() });
-                    events.send("released", None, &data).await;
+                    self.report_release(events, &released, &data).await;
                     if let Ok(reply) = asked {
                         let _ = reply.send(released);
                     }
                     return;
                 }
                 () = self.server.stopped() => {
-                    let _ = guard.release().await;
-                    events.send("released", None, &Problem::stopping().to_json()).await;
+                    let released = guard.release().await;
+                    let data = Problem::stopped_holding(&self.name).to_json();
+                    self.report_release(events, &released, &data).await;
                     return;
                 }
                 _ = timeout(HEARTBEAT, std::future::pending::<()>()) => {
@@ -129,5 +130,26 @@ impl Waiting {
                 }
             }
         }
+    }
+
+    /// Reports `released` only if the store has confirmed it: the client may rely on that the lock is free.
+    async fn report_release(
+        &self,
+        events: &Events,
+        released: &Result<Released, Error>,
+        data: &Value,
+    ) {
+        let lost = match released {
+            Ok(Released::Now) => {
+                events.send("released", None, data).await;
+                return;
+            }
+            Ok(_) => Problem::of_word(Word::Lost, format!("`{}` was not held any more", self.name)),
+            Err(error) => {
+                let detail = format!("the stream ends, and the lock with its lease: {error}");
+                Problem::of_word(Word::Lost, detail)
+            }
+        };
+        events.send("lost", None, &lost.to_json()).await;
     }
 }

@@ -39,18 +39,29 @@ pub(super) struct Hold {
 }
 
 impl Difference {
-    pub(super) fn between(before: &BTreeMap<String, Seen>, reading: &Reading) -> Self {
+    /// `was_cut` says that there were more locks before than were read.
+    pub(super) fn between(
+        before: &BTreeMap<String, Seen>,
+        was_cut: bool,
+        reading: &Reading,
+    ) -> Self {
         let mut difference = Self::default();
         let mut names = BTreeSet::new();
+        let horizon = horizon(before, was_cut, reading);
+        let is_within = |name: &str| horizon.is_none_or(|horizon| name <= horizon);
         for info in reading.locks.iter().take(MOST_LOCKS) {
             let name = info.name.as_str();
             names.insert(name);
-            let seen = before.get(name);
-            difference.add(seen, info, reading.at_ms);
+            match before.get(name) {
+                None if !is_within(name) => difference.changed.push(info.clone()),
+                seen => difference.add(seen, info, reading.at_ms),
+            }
         }
         for (name, seen) in before.iter().filter(|(name, _)| !names.contains(&***name)) {
             difference.gone.push(name.clone());
-            difference.holders_of(Some(seen), None, reading.at_ms);
+            if is_within(name) {
+                difference.holders_of(Some(seen), None, reading.at_ms);
+            }
         }
         difference
     }
@@ -129,6 +140,20 @@ impl Hold {
         let (name, holder) = (name.clone(), holder.clone());
         Self { name, holder, until_ms, was_waited_for, is_over: until_ms <= at_ms }
     }
+}
+
+/// The last name up to which both lists have all locks; none if neither was cut. A lock behind it that is in one list only was
+/// neither acquired nor released for certain: others may have moved it over the end of the list, which is ordered by name.
+fn horizon<'a>(
+    before: &'a BTreeMap<String, Seen>,
+    was_cut: bool,
+    reading: &'a Reading,
+) -> Option<&'a str> {
+    let before = before.keys().next_back().filter(|_| was_cut).map(String::as_str);
+    let is_cut = reading.is_cut();
+    let now = reading.locks.iter().take(MOST_LOCKS).next_back().filter(|_| is_cut);
+    let now = now.map(|info| info.name.as_str());
+    before.into_iter().chain(now).min()
 }
 
 /// A lock as the table of the page shows it: the queue is on the lock's own page.

@@ -51,9 +51,9 @@ impl Health {
         }
     }
 
-    pub(super) fn failed(&mut self, error: &Error) {
+    pub(super) fn failed(&mut self, why: &str) {
         self.turn(false);
-        self.error = Some(error.to_string());
+        self.error = Some(why.to_owned());
         // After an outage, both may be different.
         (self.examined, self.located) = (None, None);
     }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tenure::ForceRecord;
 
 use super::difference::{Difference, Hold};
+use crate::clock::now_ms;
 use crate::shape::{self, millis};
 
 /// How long events are kept, and how many.
@@ -16,11 +17,21 @@ const MOST: usize = 20_000;
 /// How many events of one lock are shown.
 const SHOWN: usize = 200;
 
+/// How many events a server can number in a millisecond without reaching the numbers of one that starts later. A browser reads
+/// numbers up to 2⁵³ exactly, which these do for two centuries.
+const PER_MS: u64 = 1000;
+
 /// The last events.
-#[derive(Default)]
 pub(super) struct History {
     events: VecDeque<Arc<Happened>>,
-    next: u64,
+    newest: u64,
+}
+
+impl Default for History {
+    /// Numbers continue after those of an earlier process: a client that knows an event of that one has got none of these.
+    fn default() -> Self {
+        Self { events: VecDeque::new(), newest: now_ms().saturating_mul(PER_MS) }
+    }
 }
 
 /// Something that happened to a lock.
@@ -40,7 +51,7 @@ impl History {
         at_ms: u64,
     ) -> Vec<Arc<Happened>> {
         let left = difference.left.iter().map(|hold| self::left(hold, forced, at_ms));
-        let came = difference.came.iter().map(came);
+        let came = difference.came.iter().map(|hold| came(hold, at_ms));
         let new: Vec<_> = left.chain(came).collect();
         let new = new.into_iter().map(|(at_ms, name, data)| self.push(at_ms, name, data));
         let new = new.collect();
@@ -52,9 +63,9 @@ impl History {
     }
 
     fn push(&mut self, at_ms: u64, name: String, mut data: Value) -> Arc<Happened> {
-        self.next += 1;
-        data["id"] = self.next.into();
-        let event = Arc::new(Happened { id: self.next, at_ms, name, data });
+        self.newest += 1;
+        data["id"] = self.newest.into();
+        let event = Arc::new(Happened { id: self.newest, at_ms, name, data });
         self.events.push_back(event.clone());
         event
     }
@@ -67,14 +78,19 @@ impl History {
         own
     }
 
+    /// The number of the newest event.
+    pub(super) fn newest(&self) -> u64 {
+        self.newest
+    }
+
     /// The events after one that a client has got, as far as they are kept.
     pub(super) fn after(&self, id: u64) -> Vec<Arc<Happened>> {
         self.events.iter().filter(|event| event.id > id).cloned().collect()
     }
 }
 
-fn came(hold: &Hold) -> (u64, String, Value) {
-    let since = millis(hold.holder.since);
+fn came(hold: &Hold, at_ms: u64) -> (u64, String, Value) {
+    let since = shape::known(hold.holder.since).map_or(at_ms, millis);
     let event = if hold.was_waited_for { "handed-over" } else { "acquired" };
     (since, hold.name.as_str().to_owned(), object(event, hold, since))
 }
@@ -105,7 +121,7 @@ fn object(event: &str, hold: &Hold, at_ms: u64) -> Value {
         "name": hold.name.as_str(),
         "owner": hold.holder.owner.to_string(),
         "about": shape::client(&hold.holder.about),
-        "fence": hold.holder.fence.value(),
-        "since_ms": millis(hold.holder.since),
+        "fence": shape::fence(hold.holder.fence),
+        "since_ms": shape::known(hold.holder.since).map(millis),
     })
 }

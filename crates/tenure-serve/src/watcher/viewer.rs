@@ -1,10 +1,11 @@
-//! One viewer: what it gets, and what it is counted for.
+//! The viewers: what one gets, and what it is counted for.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::LockName;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::{Instant, timeout};
 
 use super::{Message, Watcher};
@@ -14,6 +15,31 @@ use crate::stream::{Events, HEARTBEAT};
 /// A reading that is older is not shown to a new viewer, unless there is no newer one soon.
 const FRESH: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How many locks are read by themselves, after each reading of all.
+const MOST_WATCHED: usize = 64;
+
+/// The viewers that there are.
+#[derive(Default)]
+pub(super) struct Viewers {
+    pub(super) count: usize,
+    /// The locks that viewers look at, and how many do.
+    locks: BTreeMap<LockName, usize>,
+    /// The last one of them that was read.
+    last: Option<LockName>,
+}
+
+impl Viewers {
+    /// The locks to be read next: those behind the last one, and then from the first on, so that each has its turn.
+    pub(super) fn next_locks(&mut self) -> Vec<LockName> {
+        let is_later = |name: &&LockName| self.last.as_ref().is_none_or(|last| *name > last);
+        let (later, earlier): (Vec<_>, Vec<_>) = self.locks.keys().partition(is_later);
+        let next = later.into_iter().chain(earlier).take(MOST_WATCHED);
+        let next: Vec<_> = next.cloned().collect();
+        self.last = next.last().cloned();
+        next
+    }
+}
 
 impl Watcher {
     /// Sends all locks, and then what changes, until the viewer is gone.
@@ -62,16 +88,18 @@ impl Watcher {
     ) {
         let _viewer = Viewer::new(self, None);
         self.until_fresh().await;
-        let mut feed = self.feed.subscribe();
-        let mut sent = last.unwrap_or(u64::MAX);
-        let missed = self.state().history.after(sent);
-        let mut queue: std::collections::VecDeque<_> = missed.into();
+        let (mut feed, mut sent) = self.join_events(last);
+        let mut queue: VecDeque<_> = self.state().history.after(sent).into();
         // Whatever happens from here on is reported.
         if !events.beat().await {
             return;
         }
         loop {
             while let Some(event) = queue.pop_front() {
+                // What the history has filled a gap with is still in the channel.
+                if event.id <= sent {
+                    continue;
+                }
                 sent = event.id;
                 if event.name.starts_with(prefix)
                     && !events.send("lock", Some(event.id), &event.data).await
@@ -97,6 +125,20 @@ impl Watcher {
         }
     }
 
+    /// The events from now on, and the last one that the client knows: the newest, if it names none. Both are of one moment, because
+    /// events are sent while the state is locked.
+    fn join_events(&self, last: Option<u64>) -> (broadcast::Receiver<Message>, u64) {
+        let state = self.state();
+        let newest = state.history.newest();
+        let known = match last {
+            // An event that has not happened here: of another server, or of a clock that was set back.
+            Some(id) if id > newest => 0,
+            Some(id) => id,
+            None => newest,
+        };
+        (self.feed.subscribe(), known)
+    }
+
     /// Sends all locks. They are written on another thread, once for all viewers that ask at the same time.
     async fn send_all(self: &Arc<Self>, events: &Events) -> bool {
         let watcher = self.clone();
@@ -110,8 +152,8 @@ impl Watcher {
     /// One lock at once, before the next reading.
     async fn send_page(&self, server: &Server, events: &Events, name: &LockName) {
         let Ok(tenure) = server.tenure().await else { return };
-        if let Ok(info) = tenure.lock(name.clone()).inspect().await {
-            events.send("lock", None, &self.page_of(&info)).await;
+        if let Some(page) = self.page(tenure, name).await {
+            events.send("lock", None, &page).await;
         }
     }
 
@@ -158,6 +200,26 @@ impl Drop for Viewer {
             if *count == 0 {
                 viewers.locks.remove(lock);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_watched_lock_has_its_turn() {
+        let mut viewers = Viewers::default();
+        let names = (0..150).map(|number| LockName::new(format!("lock/{number}")).unwrap());
+        viewers.locks = names.map(|name| (name, 1)).collect();
+        let read: BTreeSet<_> = (0..3).flat_map(|_| viewers.next_locks()).collect();
+        assert_eq!(read.len(), 150);
+        viewers.locks.retain(|name, _| name.as_str() == "lock/7");
+        for _ in 0..2 {
+            assert_eq!(viewers.next_locks().len(), 1);
         }
     }
 }

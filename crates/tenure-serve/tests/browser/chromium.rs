@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -32,6 +33,10 @@ const ARGUMENTS: [&str; 11] = [
     "about:blank",
 ];
 
+/// One browser at a time: each has a dozen threads that want to paint, and several of them beside busy loops took more than a
+/// minute to show a page.
+static ONE: Mutex<()> = Mutex::new(());
+
 /// A browser that ends with its test.
 pub(crate) struct Browser {
     child: Child,
@@ -40,11 +45,15 @@ pub(crate) struct Browser {
     next: Cell<u64>,
     events: RefCell<VecDeque<Value>>,
     _profile: TempDir,
+    // Dropped last: the next browser starts when this one has ended.
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Browser {
     /// Starts Chromium.
     pub(crate) fn start() -> Self {
+        // A test that failed has ended its browser, too.
+        let turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = Toolset::Chromium.find().unwrap_or_else(|missing| panic!("{missing}"));
         let profile = tempfile::tempdir().expect("a folder for the profile");
         let mut command = Command::new("sh");
@@ -61,6 +70,7 @@ impl Browser {
             next: Cell::new(1),
             events: RefCell::default(),
             _profile: profile,
+            _turn: turn,
         }
     }
 

@@ -8,6 +8,7 @@ mod chromium;
 mod fixture;
 mod looks;
 mod speed;
+mod unusual;
 
 use std::time::Duration;
 

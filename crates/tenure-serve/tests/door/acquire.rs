@@ -23,6 +23,7 @@ fn a_lock_is_acquired_renewed_and_released_over_http() {
     let handle = &granted["handle"];
     let renewed =
         fixture.post("/v1/locks/orders/42/renew", &json!({ "handle": handle, "lease_ms": 60_000 }));
+    assert_eq!(renewed.ok()["lease_ms"], 60_000);
     let left = renewed.ok()["left_ms"].as_u64().unwrap();
     assert!((40_000..=60_000).contains(&left), "{left}");
     let released = fixture.post("/v1/locks/orders/42/release", &json!({ "handle": handle })).ok();

@@ -151,6 +151,28 @@ fn a_viewer_that_does_not_read_is_disconnected() {
     }
 }
 
+/// A list is in memory until its client has read it.
+#[test]
+fn large_lists_that_are_not_read_are_bounded() {
+    let fixture = limited(Limits { list_bytes: 3 << 20, ..Limits::default() });
+    let note = "n".repeat(1000);
+    let _guards: Vec<_> = (0..2000)
+        .map(|number| {
+            let lock = fixture.tenure.lock(format!("lock/{number}").as_str()).note(&*note);
+            block_on(lock.acquire()).unwrap()
+        })
+        .collect();
+    let path = "/v1/locks?limit=2000";
+    let mut deaf = fixture.send("GET", path, &[], "");
+    // Otherwise the kernel might keep all of it.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&deaf, 4096).unwrap();
+    deaf.read_exact(&mut [0; 12]).unwrap();
+    assert_eq!(fixture.get(path).refused(503), "overloaded");
+    assert_eq!(fixture.get("/v1/locks?limit=10").status, 200, "a small one needs no room");
+    drop(deaf);
+    until("there is room", || fixture.get(path).status == 200);
+}
+
 /// A thousand viewers share what is read and written for them.
 #[test]
 fn a_thousand_streams_share_one_reading() {

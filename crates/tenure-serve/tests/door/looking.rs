@@ -49,6 +49,8 @@ fn a_forced_release_needs_a_reason_and_the_name_and_is_recorded() {
     assert_eq!(force(json!({ "reason": "x" })).refused(400), "usage");
     assert_eq!(force(json!({ "reason": "x", "confirm": "stick" })).refused(400), "usage");
     assert_eq!(force(json!({ "reason": " ", "confirm": "stuck" })).refused(400), "usage");
+    let unseen = "\u{200b}\u{2060}\u{34f}\u{fe0f}\u{3164}\u{a0}\n";
+    assert_eq!(force(json!({ "reason": unseen, "confirm": "stuck" })).refused(400), "usage");
     let other = tenure::Owner::new().to_string();
     let wrong = json!({ "reason": "x", "confirm": "stuck", "owner": other });
     assert_eq!(force(wrong).refused(409), "not-acquired");
@@ -60,6 +62,21 @@ fn a_forced_release_needs_a_reason_and_the_name_and_is_recorded() {
     let shown = fixture.get("/v1/locks/stuck").ok();
     assert_eq!(shown["forced"]["reason"], "crashed <b>");
     assert_eq!(shown["forced"]["owners"], json!([owner]));
+}
+
+#[test]
+fn a_method_that_is_not_possible_is_answered_with_those_that_are() {
+    let fixture = Fixture::memory();
+    for (method, path, allowed) in [
+        ("POST", "/", "GET, HEAD"),
+        ("DELETE", "/v1/locks", "GET, HEAD"),
+        ("DELETE", "/v1/locks/x", "GET, HEAD, POST"),
+        ("GET", "/v1/terraform/x", "LOCK, UNLOCK, PUT, DELETE"),
+    ] {
+        let refused = fixture.ask(method, path, &[], "");
+        assert_eq!(refused.refused(405), "usage");
+        assert_eq!(refused.header("allow"), Some(allowed), "{method} {path}");
+    }
 }
 
 #[test]

@@ -5,9 +5,12 @@
 mod acquire;
 mod bounds;
 mod clients;
+mod connecting;
+mod events;
 mod fixture;
 mod looking;
 mod names;
+mod redisson;
 mod rights;
 mod stopping;
 mod streams;

@@ -49,11 +49,30 @@ fn the_lock_of_a_stream_can_be_released_by_its_owner() {
     let fixture = Fixture::memory();
     let mut stream = Stream::open(fixture.send("POST", "/v1/locks/job/acquire", &ACCEPT, ""));
     let owner = stream.until("granted")["owner"].clone();
+    // The owner is right, and the name is another one.
+    let other = fixture.post("/v1/locks/other/release", &json!({ "owner": owner }));
+    assert_eq!(other.refused(410), "lost");
+    assert_eq!(fixture.holders("job"), 1);
     let released = fixture.post("/v1/locks/job/release", &json!({ "owner": owner })).ok();
     assert_eq!(released["released"], json!([owner]));
     assert_eq!(stream.until("released")["owner"], owner);
     assert!(stream.next().is_none());
     assert_eq!(fixture.holders("job"), 0);
+}
+
+#[test]
+fn a_client_that_refuses_event_streams_gets_none() {
+    let fixture = Fixture::memory();
+    for (number, accept) in
+        ["text/event-stream;q=0", "*/*, text/event-stream; Q=0.0", "text/event-streams"]
+            .iter()
+            .enumerate()
+    {
+        let path = format!("/v1/locks/job-{number}/acquire");
+        fixture.ask("POST", &path, &[("Accept", accept)], "").ok();
+    }
+    let accept = [("Accept", "application/json;q=0.5, Text/Event-Stream; q=0.9")];
+    Stream::open(fixture.send("POST", "/v1/locks/job/acquire", &accept, "")).until("granted");
 }
 
 #[test]

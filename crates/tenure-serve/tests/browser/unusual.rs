@@ -1,0 +1,120 @@
+//! What the page shows of names that are hard to see, of locks that cannot be, and of stores that know less.
+
+use serde_json::json;
+use tenure::Tenure;
+use tenure::blocking::block_on;
+use tenure_serve::{Access, Token};
+
+use crate::chromium::{Browser, Page};
+use crate::fixture::{Fixture, Options, connect_to};
+use crate::{WIDE, address, row};
+
+fn go_to(page: &Page<'_>, name: &str) {
+    page.eval(&format!("location.hash = '#/lock/' + encodeURIComponent({})", json!(name)));
+}
+
+fn until_title(page: &Page<'_>, text: &str) {
+    let text = json!(text);
+    page.until(&format!("document.querySelector('#view-lock .title')?.innerText.includes({text})"));
+}
+
+#[test]
+fn names_that_differ_look_different() {
+    let fixture = Fixture::memory();
+    let names = [
+        ("job", "job"),
+        (" job", "\\u{20}job"),
+        ("job ", "job\\u{20}"),
+        ("a b", "a b"),
+        ("a  b", "a\\u{20} b"),
+        ("a\u{a0}b", "a\\u{a0}b"),
+        ("jo\u{34f}b", "jo\\u{34f}b"),
+        ("job\u{fe0f}", "job\\u{fe0f}"),
+    ];
+    let guards: Vec<_> =
+        names.map(|(name, _)| block_on(fixture.tenure.lock(name).acquire()).unwrap()).into();
+    let browser = Browser::start();
+    let page = browser.open(&address(&fixture), WIDE);
+    for (name, shown) in names {
+        let cell = format!("{}?.querySelector('.c-name').innerText", row(name));
+        page.until(&format!("{cell} === {}", json!(shown)));
+        go_to(&page, name);
+        page.until(&format!(
+            "document.querySelector('#view-lock h1')?.innerText === {}",
+            json!(shown)
+        ));
+        page.eval("location.hash = '#/'");
+    }
+    drop(guards);
+}
+
+#[test]
+fn a_lock_that_cannot_be_is_refused_and_the_page_lives_on() {
+    let fixture = Fixture::memory();
+    let browser = Browser::start();
+    let page = browser.open(&format!("{}#/lock/", address(&fixture)), WIDE);
+    for name in ["", &*"n".repeat(600)] {
+        go_to(&page, name);
+        page.until("document.querySelector('#view-lock .tag.bad') != null");
+        page.until("document.querySelector('#pulse').innerText.includes('live')");
+        page.until("document.querySelector('#banner').hidden");
+        go_to(&page, "possible");
+        until_title(&page, "free");
+    }
+}
+
+#[test]
+fn the_page_of_a_lock_that_cannot_be_read_says_why() {
+    let fixture = Fixture::redis();
+    let mut connection = fixture.redis.as_ref().unwrap().connect().unwrap();
+    connection.command(&["SET", "tenure:{x}", "theirs"]).unwrap();
+    let browser = Browser::start();
+    let page = browser.open(&address(&fixture), WIDE);
+    page.until(&format!("{} != null", row("x")));
+    go_to(&page, "x");
+    until_title(&page, "DAMAGED");
+    page.until("document.querySelector('#holders').innerText === 'unknown'");
+}
+
+#[test]
+fn a_token_that_no_header_can_have_is_refused_by_the_page() {
+    let token = Token::new("full-0123456789abcdef").unwrap();
+    let access = Access { full: Some(token), ..Access::default() };
+    let fixture = Fixture::with(Options { access, ..Options::default() });
+    let browser = Browser::start();
+    let page = browser.open(&address(&fixture), WIDE);
+    page.until("document.querySelector('#login').open");
+    page.eval("document.querySelector('#login-token').focus()");
+    page.type_text("ключ-0123456789abcdef");
+    page.press("Enter");
+    page.until("document.querySelector('#login-error').innerText.includes('ASCII')");
+    assert_eq!(page.eval("document.querySelector('#login').open"), true);
+    page.eval(
+        "sessionStorage.setItem('tenure-token', 'ключ'); window.is_old = true; location.reload()",
+    );
+    page.until("!window.is_old && document.querySelector('#login')?.open");
+    page.eval("document.querySelector('#login-token').focus()");
+    page.type_text("full-0123456789abcdef");
+    page.press("Enter");
+    page.until("document.querySelector('#pulse').innerText.includes('live')");
+}
+
+/// Redisson's format has no fences, and does not say since when a lock is held.
+#[test]
+fn what_a_store_does_not_know_is_not_shown() {
+    let redis = tenure_testkit::Server::builder().on_port().start();
+    let url = format!("{}?protocol=redisson", redis.url());
+    let tenure = block_on(Tenure::connect(&url)).unwrap();
+    let fixture = Fixture::start(connect_to(url), tenure, Some(redis), Options::default());
+    let _guard = block_on(fixture.tenure.lock("job").acquire()).unwrap();
+    let browser = Browser::start();
+    let page = browser.open(&address(&fixture), WIDE);
+    page.until(&format!("{}?.querySelector('.c-held').innerText === '–'", row("job")));
+    assert_eq!(page.eval(&format!("{}.querySelector('.c-fence').innerText", row("job"))), "–");
+    go_to(&page, "job");
+    page.until("document.querySelector('#holders')?.innerText.includes('owner')");
+    let shown = page.text();
+    for unknown in ["fence", "null", "NaN", "1970"] {
+        assert!(!shown.contains(unknown), "{shown}");
+    }
+}

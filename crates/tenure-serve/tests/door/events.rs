@@ -1,0 +1,78 @@
+//! Streams of what happens to the locks of a store.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tenure::blocking::block_on;
+use tenure::{Guard, Tenure};
+
+use crate::fixture::{Fixture, Options, Stream};
+
+fn follow(fixture: &Fixture, last: Option<&Value>) -> Stream {
+    let last = last.map(Value::to_string);
+    let headers: Vec<_> = last.iter().map(|id| ("Last-Event-ID", &**id)).collect();
+    Stream::open(fixture.send("GET", "/v1/events", &headers, ""))
+}
+
+fn acquire(tenure: &Tenure, name: &str) -> Guard {
+    block_on(tenure.lock(name).acquire()).unwrap()
+}
+
+/// More events in one reading than the channel has room for: the rest comes out of the history.
+#[test]
+fn a_burst_of_events_is_reported_completely_and_once() {
+    let fixture = Fixture::memory();
+    let mut events = follow(&fixture, None).follows();
+    let _burst: Vec<_> =
+        (0..300).map(|number| acquire(&fixture.tenure, &format!("burst/{number}"))).collect();
+    let mut seen = Vec::new();
+    while seen.len() < 300 {
+        let event = events.until("lock");
+        assert_eq!(event["event"], "acquired");
+        seen.push(event["name"].to_string());
+    }
+    let _last = acquire(&fixture.tenure, "last");
+    assert_eq!(events.until("lock")["name"], "last", "none is repeated");
+    assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), 300);
+}
+
+/// 10,000 locks are read, in the order of their names: one that moves over the end is neither released nor acquired.
+#[test]
+fn a_lock_behind_the_end_of_the_list_is_not_reported_as_released() {
+    let fixture = Fixture::memory();
+    let _many: Vec<_> =
+        (0..10_000).map(|number| acquire(&fixture.tenure, &format!("lock/{number:05}"))).collect();
+    // It finds them at its start.
+    let fixture = fixture.other(Options::default());
+    let mut events = follow(&fixture, None).follows();
+    let mut next = || {
+        let event = events.until("lock");
+        format!("{} {}", event["event"].as_str().unwrap(), event["name"].as_str().unwrap())
+    };
+    let first = acquire(&fixture.tenure, "first");
+    assert_eq!(next(), "acquired first");
+    let _second = acquire(&fixture.tenure, "a second");
+    assert_eq!(next(), "acquired a second");
+    block_on(first.release()).unwrap();
+    assert_eq!(next(), "released first");
+    let _third = acquire(&fixture.tenure, "a third");
+    assert_eq!(next(), "acquired a third");
+}
+
+/// A client keeps the number of its last event while the server is replaced.
+#[test]
+fn events_of_a_new_server_are_new_to_a_client_of_an_earlier_one() {
+    let mut first = Fixture::redis();
+    let mut events = follow(&first, None).follows();
+    let guards: Vec<_> =
+        (0..3).map(|number| acquire(&first.tenure, &format!("early/{number}"))).collect();
+    let last = guards.iter().map(|_| events.until("lock")["id"].clone()).next_back().unwrap();
+    let second = first.other(Options::default());
+    first.stop();
+    let mut other = follow(&second, None).follows();
+    let _late = acquire(&second.tenure, "late");
+    assert_eq!(other.until("lock")["name"], "late");
+    assert_eq!(follow(&second, Some(&last)).until("lock")["name"], "late");
+    // A number that no server has reached is unknown.
+    assert_eq!(follow(&second, Some(&json!(u64::MAX))).until("lock")["name"], "late");
+}
