@@ -22,6 +22,7 @@ mod benchmarks {
     pub(crate) mod redisson;
     pub(crate) mod report;
     pub(crate) mod residue;
+    pub(crate) mod scale;
     pub(crate) mod topologies;
 }
 

@@ -3,7 +3,7 @@
 use super::report::{Benchmark, Goal};
 use super::{
     callers, command, held, http, local, memory, network, quorum, redis, redis_contended,
-    redis_kinds, redis_server, redisson, residue, topologies,
+    redis_kinds, redis_server, redisson, residue, scale, topologies,
 };
 
 /// All benchmarks, in the order in which they run.
@@ -329,6 +329,13 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         goal: Goal::AtMost(1.1),
         measure: quorum::slow_node,
         what: "the same with one of the five in a black hole, after the first timeout, over all five healthy",
+    },
+    Benchmark {
+        name: "scale_model",
+        unit: "ratio",
+        goal: Goal::AtMost(1.5),
+        measure: scale::model,
+        what: "the processor time of three primaries over what the model of docs/scale.md predicts, or the inverse",
     },
     Benchmark {
         name: "redisson_pair",

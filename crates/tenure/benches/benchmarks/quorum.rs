@@ -5,13 +5,14 @@ use std::time::Duration;
 use tenure::Tenure;
 use tenure::blocking::block_on;
 use tenure::engine::QuorumEngine;
+use tenure_testkit::resp::Connection;
 use tenure_testkit::{Distance, Flavor, Proxy, Server};
 use tokio::runtime::Runtime;
 
 use super::callers::pairs_in_a_row;
-use super::memory::pause;
+use super::memory::{now, pause};
 use super::pairs::runtime;
-use super::redis::{median, verbose};
+use super::redis::{is_verbose, median, ping, verbose};
 
 const NODES: usize = 5;
 const ROUNDS: usize = 9;
@@ -58,6 +59,31 @@ fn ratio(runtime: &Runtime, ours: &Tenure, other: &Tenure) -> f64 {
     ours / other
 }
 
+/// What any client pays for five servers on this machine: two PINGs to all of them, each answered by a majority, over two to
+/// one server. A client without any code of its own cannot have a smaller ratio.
+fn floor(mut all: Vec<Connection>, mut one: Connection) {
+    let majority = all.len() / 2 + 1;
+    let mut pair_of_all = || {
+        let started = now();
+        for _ in 0..2 {
+            all.iter_mut().for_each(|node| node.send(&["PING"]).expect("a sent PING"));
+            all[..majority].iter_mut().for_each(|node| drop(node.read().expect("a pong")));
+        }
+        let time = started.elapsed().as_secs_f64() * 1e6;
+        for node in &mut all[majority..] {
+            (0..2).for_each(|_| drop(node.read().expect("a pong")));
+        }
+        time
+    };
+    let (mut of_all, mut of_one) = (Vec::new(), Vec::new());
+    for _ in 0..TURNS {
+        of_all.extend((0..200).map(|_| pair_of_all()));
+        of_one.extend((0..200).map(|_| 2.0 * ping(&mut one, 1)));
+    }
+    let (all, one) = (median(of_all), median(of_one));
+    verbose(&format!("plain PINGs: {all:.1} µs over {one:.1} µs: {:.2}", all / one));
+}
+
 /// A pair over five nodes, over one on a single server.
 pub(crate) fn latency() -> Vec<f64> {
     let (nodes, single): (Vec<_>, _) = ((0..NODES).map(|_| start()).collect(), start());
@@ -65,6 +91,10 @@ pub(crate) fn latency() -> Vec<f64> {
     let runtime = runtime();
     let quorum = client(&runtime, &quorum_url(nodes.iter().map(Server::url)));
     let one = client(&runtime, &single.url());
+    if is_verbose() {
+        let connect = |it: &Server| it.connect().expect("a connection");
+        floor(nodes.iter().map(connect).collect(), connect(&single));
+    }
     ratio(&runtime, &quorum, &one);
     (0..ROUNDS).map(|_| ratio(&runtime, &quorum, &one)).collect()
 }
@@ -78,6 +108,10 @@ pub(crate) fn latency_1ms() -> Vec<f64> {
     let runtime = runtime();
     let quorum = client(&runtime, &quorum_url(distances.iter().map(Distance::url)));
     let one = client(&runtime, &distance.url());
+    if is_verbose() {
+        let connect = |it: &Distance| it.connect().expect("a connection");
+        floor(distances.iter().map(connect).collect(), connect(&distance));
+    }
     ratio(&runtime, &quorum, &one);
     (0..5).map(|_| ratio(&runtime, &quorum, &one)).collect()
 }
