@@ -116,7 +116,7 @@ fn a_killed_server_forgets_and_starts_again_at_the_same_address() {
 
 #[test]
 fn settings_are_passed_on_and_a_stopped_server_keeps_its_folder() {
-    let mut server = Server::builder().arg("--appendonly", "yes").start();
+    let mut server = Server::builder().persistent().start();
     assert_eq!(ask(&server, &["SET", "name", "x"]), ok());
     server.stop();
     assert!(server.log().contains("SIGTERM"), "it was asked to end: {}", server.log());

@@ -164,11 +164,10 @@ async fn a_killed_server_keeps_its_persisted_locks() {
 }
 
 async fn kill_and_restart(keeps: bool) {
-    let arg = if keeps { "yes" } else { "no" };
-    let mut server = Server::builder().arg("--appendonly", arg).start();
+    let builder = Server::builder();
+    let mut server = if keeps { builder.persistent() } else { builder }.start();
     let tenure = connect(&server.url()).await;
     let guard = tenure.lock("x").lease(Duration::from_secs(6)).acquire().await.unwrap();
-    // The file is synced every second; killing the process loses nothing that was written.
     server.kill();
     server.restart();
     let lost = tokio::time::timeout(Duration::from_secs(7), guard.lost()).await;

@@ -107,7 +107,7 @@ async fn pause() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sinks_that_panic_and_ask_harm_nothing() {
     install();
-    let mut server = Server::builder().arg("--appendonly", "yes").start();
+    let mut server = Server::builder().persistent().start();
     let tenure = Tenure::connect(&server.url()).await.unwrap();
     *ASKED.lock().unwrap() = Some(tenure.clone());
     PANICS.store(true, SeqCst);

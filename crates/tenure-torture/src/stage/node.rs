@@ -22,11 +22,7 @@ impl Node {
     /// With its data on disk after every write, so that a restart loses nothing.
     pub(super) fn start() -> Self {
         let clock = Clock::new();
-        let server = Server::builder()
-            .program(clock.program())
-            .arg("--appendonly", "yes")
-            .arg("--appendfsync", "always")
-            .start();
+        let server = Server::builder().program(clock.program()).persistent().start();
         let proxy = Proxy::start(&server);
         Self { server, proxy, clock }
     }

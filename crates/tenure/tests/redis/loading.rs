@@ -28,7 +28,7 @@ enum Trigger {
 }
 
 fn start(flavor: Flavor) -> Server {
-    let slow = Server::builder().flavor(flavor).arg("--appendonly", "yes");
+    let slow = Server::builder().flavor(flavor).persistent();
     let slow = slow.arg("--key-load-delay", "300").arg("--aof-use-rdb-preamble", "no");
     // Older servers do not have this setting, and always allow it.
     let is_old = flavor == Flavor::Redis6;

@@ -234,13 +234,17 @@ fn eviction(policy: &Option<String>, maxmemory: &Option<String>) -> Finding {
 
 fn persistence(aof: &str, fsync: &Option<String>) -> Finding {
     let fsync = fsync.as_deref().unwrap_or("unknown");
-    let span = if fsync == "everysec" { "second" } else { "half minute or more" };
+    // A server whose disk is slow keeps what it has not written for up to two seconds.
+    let loss = match fsync {
+        "everysec" => "a crash of the server may lose the last two seconds",
+        _ => "a crash of the machine may lose the last half minute or more",
+    };
     match aof {
         "1" if fsync == "always" => Finding::fine("persistence", "appendonly, fsync always"),
         "1" => Finding::bad(
             "persistence",
             Severity::Warning,
-            format!("appendonly, fsync {fsync}: a crash of the machine may lose the last {span}"),
+            format!("appendonly, fsync {fsync}: {loss}"),
             "fences stay correct; for exclusion as well, set appendfsync to always",
         ),
         _ => Finding::bad(
