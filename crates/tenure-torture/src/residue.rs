@@ -15,6 +15,9 @@ const GROWTH: u64 = 64 * 1024 * 1024;
 /// How long servers may take to be usable again after the last fault: nodes of a quorum are without a vote for a time.
 const PATIENCE: Micros = 60_000_000;
 
+/// A waiter that was killed is dead after 15 s; what is handed over to one that was stopped ends with its lease after that.
+const DEAD_WAITERS: Micros = 20_000_000;
+
 pub(crate) struct Residue {
     /// Locks that still have a holder or a waiter.
     busy: usize,
@@ -39,7 +42,8 @@ async fn connect(url: &str) -> Result<Tenure, Error> {
 }
 
 impl Residue {
-    /// To be called when all clients have ended. Leases of killed ones may be left, and end by themselves.
+    /// To be called when all clients have ended. Leases of killed ones may be left, and end by themselves; so do their places in
+    /// queues, later.
     pub(crate) fn of(
         stage: &dyn Stage,
         before: Usage,
@@ -48,10 +52,16 @@ impl Residue {
     ) -> Result<Self, Error> {
         pass(4 * LEASE + Duration::from_secs(6));
         let busy = block_on(async {
-            let tenure = connect(&stage.url()).await?;
-            let locks = tenure.list("torture/", 10_000).await?;
-            let is_busy = |lock: &&tenure::LockInfo| !lock.is_free() || lock.waiting > 0;
-            Ok::<_, Error>(locks.iter().filter(is_busy).count())
+            let (tenure, until) = (connect(&stage.url()).await?, now() + DEAD_WAITERS);
+            loop {
+                let locks = tenure.list("torture/", 10_000).await?;
+                let is_busy = |lock: &&tenure::LockInfo| !lock.is_free() || lock.waiting > 0;
+                let busy = locks.iter().filter(is_busy).count();
+                if busy == 0 || now() >= until {
+                    return Ok::<_, Error>(busy);
+                }
+                pass(Duration::from_millis(200));
+            }
         })?;
         pass(Duration::from_millis(500));
         Ok(Self { busy, before, after: stage.usage(), failed, memory })

@@ -86,11 +86,16 @@ async fn work(
     Ok(())
 }
 
+/// How often a client tries to connect after the last fault, which the first attempt may have met.
+const AFTER_FAULTS: usize = 3;
+
 /// The store may be down at this moment.
 async fn connect(url: &str, is_over: &AtomicBool) -> Result<Tenure, Error> {
+    let mut after_faults = 0;
     loop {
         let connected = Tenure::builder().lease(LEASE).connect(url).await;
-        if connected.is_ok() || is_over.load(Ordering::SeqCst) {
+        after_faults += usize::from(is_over.load(Ordering::SeqCst));
+        if connected.is_ok() || after_faults == AFTER_FAULTS {
             return connected;
         }
         pause(Duration::from_millis(100)).await;
