@@ -16,6 +16,7 @@ mod redisson {
     mod hostile;
     mod kills;
     mod kinds;
+    mod links;
     mod lost;
     mod readers;
     mod rights;

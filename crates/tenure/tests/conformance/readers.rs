@@ -33,6 +33,13 @@ pub(crate) async fn readers_share_and_a_writer_is_alone(store: &impl Fixture) {
 /// I10.
 pub(crate) async fn a_waiting_writer_is_not_overtaken(store: &impl Fixture) {
     let (a, b) = (store.tenure(), store.tenure());
+    // In a cluster, a client subscribes when it first waits in a slot, and is passed over until it has.
+    let reading = a.rwlock("x").read().await.unwrap();
+    let writing = writer(b.rwlock("x"));
+    until_waiting(&a, "x", 1).await;
+    drop(reading);
+    drop(writing.await.unwrap());
+
     let reading = a.rwlock("x").read().await.unwrap();
     let writing = writer(b.rwlock("x"));
     until_waiting(&a, "x", 1).await;

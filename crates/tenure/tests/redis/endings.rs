@@ -10,8 +10,9 @@ use tenure_testkit::Server;
 
 use super::fixture::{LONG, ms, pass};
 
-/// Forwards bytes. When it is armed, it cuts the reply to the next request of an owner short by one byte, and closes the
-/// connection: other connections have replies at any time, and a release that failed is sent again in the background.
+/// Forwards bytes. When it is armed, it forwards one byte of what follows the next request of an owner, and closes the
+/// connection: other connections have replies at any time, and a release that failed is sent again in the background. Not all but
+/// the last byte: the reply may come together with others, of which the last would be cut.
 struct Relay {
     url: String,
     armed_for: Arc<Mutex<Option<String>>>,
@@ -52,7 +53,8 @@ fn forward(mut from: TcpStream, mut to: TcpStream, is_cut: impl Fn(&[u8]) -> boo
     let mut bytes = [0; 65536];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
         let is_cut = is_cut(&bytes[..count]);
-        if to.write_all(&bytes[..count - usize::from(is_cut)]).is_err() || is_cut {
+        let forwarded = if is_cut { 1 } else { count };
+        if to.write_all(&bytes[..forwarded]).is_err() || is_cut {
             break;
         }
     }

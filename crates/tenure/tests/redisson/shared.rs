@@ -41,7 +41,8 @@ pub(crate) fn shared() -> Option<&'static Shared> {
 
 /// A client in Redisson's format.
 pub(crate) fn connect(url: &str) -> Tenure {
-    block_on(Tenure::connect(&format!("{url}?protocol=redisson"))).unwrap()
+    let mark = if url.contains('?') { '&' } else { '?' };
+    block_on(Tenure::connect(&format!("{url}{mark}protocol=redisson"))).unwrap()
 }
 
 pub(crate) fn pass(time: Duration) {
