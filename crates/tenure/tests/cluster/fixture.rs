@@ -31,7 +31,7 @@ pub(crate) fn on_all_with_failover<T: Future<Output = ()>>(test: fn(Arc<Cluster>
 /// Runs a test on a cluster of its own, other than the usual one.
 pub(crate) fn run<T: Future<Output = ()>>(
     flavor: Flavor,
-    test: fn(Arc<Cluster>) -> T,
+    test: impl FnOnce(Arc<Cluster>) -> T,
     change: impl FnOnce(ClusterBuilder) -> ClusterBuilder,
 ) {
     eprintln!("on {flavor}");

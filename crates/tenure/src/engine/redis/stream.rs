@@ -46,6 +46,20 @@ pub(super) async fn open(endpoint: &Endpoint) -> Result<Stream, StoreError> {
     })
 }
 
+/// Whether connections are refused, so that no process listens there. False if the peer is only silent.
+pub(super) async fn refuses(endpoint: &Endpoint) -> bool {
+    let connected = async {
+        match endpoint {
+            Endpoint::Tcp(host, port) | Endpoint::Tls { host, port, .. } => {
+                TcpStream::connect((host.as_str(), *port)).await.err()
+            }
+            Endpoint::Unix(path) => Socket::connect_to(path).await.err(),
+        }
+    };
+    let failed = tokio::time::timeout(CONNECT_TIME, connected).await.ok().flatten();
+    failed.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
 async fn connect(endpoint: &Endpoint) -> Result<Stream, StoreError> {
     match endpoint {
         Endpoint::Tcp(host, port) => tcp(endpoint, host, *port).await.map(Stream::Plain),

@@ -12,6 +12,7 @@ use super::super::address::{Address, Endpoint, HostPort, Login, Master, greeting
 use super::super::dialogue::Dialogue;
 use super::super::errors;
 use super::super::resp::{Command, Reply};
+use super::super::stream;
 use super::super::tls::Trust;
 use super::Cluster;
 use super::presence::Presence;
@@ -134,7 +135,7 @@ impl Members {
         let is_owner = match (named, &cluster) {
             (Some(is_owner), _) => is_owner,
             (None, Some(cluster)) if cluster.has_no_other_primary(at) => {
-                !self.is_denied(at, id).await
+                self.is_undisputed(at, id).await
             }
             (None, _) => self.is_named_by_most(at, id).await,
         };
@@ -160,19 +161,30 @@ impl Members {
         true
     }
 
-    /// Whether a replica says that the only primary has been replaced. No vote can do that, but an operator can
-    /// (`CLUSTER FAILOVER TAKEOVER`). So replicas that are down do not matter.
-    async fn is_denied(self: &Arc<Self>, at: &HostPort, id: Option<&NodeId>) -> bool {
+    /// Whether no replica can have replaced the only primary. No vote can do that, but an operator can
+    /// (`CLUSTER FAILOVER TAKEOVER`). So each replica must name the primary, or be down for certain: a silent one may have
+    /// taken over.
+    async fn is_undisputed(self: &Arc<Self>, at: &HostPort, id: Option<&NodeId>) -> bool {
         let mut asking = self.ask(&self.others(at, id));
-        let denying = async {
-            while let Some(answer) = asking.join_next().await {
-                if matches!(answer, Ok((_, Ok(view))) if !view.is_owner(at, id)) {
-                    return true;
-                }
+        while let Some(answer) = asking.join_next().await {
+            let agrees = match answer {
+                Ok((_, Ok(view))) => view.is_owner(at, id),
+                Ok((other, Err(_))) => self.is_down(&other).await,
+                Err(_) => false,
+            };
+            if !agrees {
+                return false;
             }
-            false
-        };
-        tokio::time::timeout(OTHERS_TIME, denying).await.unwrap_or(false)
+        }
+        true
+    }
+
+    /// Whether no process listens at the address of a node.
+    async fn is_down(&self, at: &HostPort) -> bool {
+        match self.endpoint(at) {
+            Ok(endpoint) => stream::refuses(&endpoint).await,
+            Err(_) => false,
+        }
     }
 
     /// Some of the other nodes that the cluster names, each under one address. Those of the URL may be gone for good.
