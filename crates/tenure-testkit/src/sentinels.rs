@@ -16,6 +16,9 @@ use crate::{port, program, wait};
 /// How long they may take to know one another: usually two seconds.
 const START_BOUND: Duration = Duration::from_secs(30);
 
+/// A Sentinel that was not scheduled for two seconds does nothing for half a minute (TILT).
+const FAILOVER_BOUND: Duration = Duration::from_secs(60);
+
 /// A master, its replicas, and three Sentinels.
 #[derive(Debug)]
 #[must_use = "all of them stop when this is dropped"]
@@ -107,19 +110,19 @@ impl Sentinels {
         self.servers.iter().find(|server| server.port() == Some(port))
     }
 
-    /// Asks one Sentinel for a failover, and waits until a majority names another master.
+    /// Asks one Sentinel for a failover, and waits until a majority names another master. It is asked again whenever it has given
+    /// up: it does so if the replica seems to be down for half a second, and does not try again while the master is up.
     ///
     /// # Panics
     ///
     /// If none is promoted.
     pub fn fail_over(&self) {
-        let before = self.master_port();
-        until("a failover begins", || {
-            let mut connection = self.sentinels[0].connect()?;
-            let reply = connection.command(&["SENTINEL", "FAILOVER", Self::MASTER]).ok()?;
-            (!matches!(reply, Reply::Error(_))).then_some(())
+        let (before, asked) = (self.master_port(), &self.sentinels[0]);
+        self.until_other_master(before, || {
+            if asked.master_port() == before && !asked.is_failing_over() {
+                let _ = asked.ask("FAILOVER");
+            }
         });
-        self.await_master_other_than(before);
     }
 
     /// Waits until a majority names a master on another port.
@@ -128,9 +131,21 @@ impl Sentinels {
     ///
     /// If none is promoted.
     pub fn await_master_other_than(&self, before: Option<u16>) {
-        until("another server is the master", || {
+        self.until_other_master(before, || {});
+    }
+
+    fn until_other_master(&self, before: Option<u16>, mut meanwhile: impl FnMut()) {
+        let replaced = wait::until(FAILOVER_BOUND, || {
+            meanwhile();
             self.master_port().filter(|port| Some(*port) != before)
         });
+        if replaced.is_none() {
+            let logs: Vec<_> = self.sentinels.iter().map(Sentinel::log).collect();
+            panic!(
+                "no other master within {FAILOVER_BOUND:?}; {}",
+                logs.join("; another Sentinel: ")
+            );
+        }
     }
 
     /// Sets after how long without an answer a server counts as down.
@@ -247,13 +262,24 @@ impl Sentinel {
 
     /// Whether it knows so many replicas, and so many other Sentinels.
     fn knows(&self, replicas: usize, others: usize) -> bool {
-        let Some(Reply::Array(Some(words))) = self.ask("MASTER") else { return false };
-        let words: Vec<_> = words.iter().filter_map(Reply::text).collect();
-        let number = |field: &str| {
-            let at = words.iter().position(|word| *word == field)?;
-            words.get(at + 1)?.parse::<usize>().ok()
-        };
+        let number = |field: &str| self.field(field)?.parse::<usize>().ok();
         number("num-other-sentinels") == Some(others) && number("num-slaves") == Some(replicas)
+    }
+
+    fn is_failing_over(&self) -> bool {
+        self.field("flags").is_none_or(|flags| flags.contains("failover_in_progress"))
+    }
+
+    /// What it knows of the master.
+    fn field(&self, field: &str) -> Option<String> {
+        let Reply::Array(Some(words)) = self.ask("MASTER")? else { return None };
+        let words: Vec<_> = words.iter().filter_map(Reply::text).collect();
+        let at = words.iter().position(|word| *word == field)?;
+        words.get(at + 1).map(ToString::to_string)
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("sentinel.log")).unwrap_or_default()
     }
 }
 
