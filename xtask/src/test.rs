@@ -20,7 +20,7 @@ const THREADS: &str = "RUST_TEST_THREADS";
 /// No test takes longer than this.
 const LONGEST_TEST: Duration = Duration::from_secs(90);
 
-/// How often tests are run that fail because the machine was paused.
+/// How often tests are run that fail because the machine was paused, or its clock set.
 const ATTEMPTS: usize = 4;
 
 /// How many tests of a program run at a time for each core: most of them wait, for leases and timeouts.
@@ -70,7 +70,7 @@ pub(crate) fn run(options: &Options) -> sh::Outcome {
     Ok(())
 }
 
-/// Runs every test, and repeats those that failed right after a pause of the whole machine, which proves
+/// Runs every test, and repeats those that failed right after the whole machine was paused or its clock set, which proves
 /// nothing either way. Any other failure counts.
 fn run_all(options: &Options, servers: &Servers) -> sh::Outcome {
     let stalls = Stalls::watch();
@@ -87,7 +87,10 @@ fn run_all(options: &Options, servers: &Servers) -> sh::Outcome {
             return Err(sh::Failure::new(format!("these tests failed: {}.", names.join(", "))));
         }
         names = paused.into_iter().map(|test| test.name).collect();
-        sh::say(format!("run again, because this machine was paused: {}", names.join(", ")));
+        sh::say(format!(
+            "run again, because this machine was paused, or its clock set: {}",
+            names.join(", ")
+        ));
     }
     Err(sh::Failure::new("this machine is paused too often to test anything; use another one."))
 }
