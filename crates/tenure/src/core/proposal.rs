@@ -28,6 +28,11 @@ pub(crate) fn repair_of(request: &AcquireRequest) -> Option<Proposal> {
     of(request).filter(|proposal| proposal.is_repair)
 }
 
+/// Whether a request may set the limit of a semaphore: the latest one does, and neither a repeated one nor a repair is new.
+pub(crate) fn sets_limit(request: &AcquireRequest) -> bool {
+    of(request).is_none_or(|proposal| !proposal.is_repair && !proposal.is_repeated)
+}
+
 /// The refusal of a proposal that is too far ahead.
 pub(crate) fn refuse_ahead(request: &AcquireRequest, wall: Moment) -> Option<Acquired> {
     let fence = of(request)?.fence;
@@ -42,7 +47,7 @@ pub(crate) fn refuse_outdated(
     last: Fence,
     wall: Moment,
 ) -> Option<Acquired> {
-    let Proposal { fence, is_repair } = of(request)?;
+    let Proposal { fence, is_repair, .. } = of(request)?;
     if is_repair {
         return (fence < last).then_some(Acquired::Outdated { last });
     }

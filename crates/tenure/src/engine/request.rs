@@ -41,6 +41,9 @@ pub struct Proposal {
     /// The owner holds the lock with this fence at a majority of the nodes, and only repairs a node that lost the
     /// hold. So it precedes all waiters of that node, and its fence may be the last one again.
     pub is_repair: bool,
+    /// The node has answered an earlier request of this entry. So this one is not the latest, which sets the limit of a
+    /// semaphore.
+    pub is_repeated: bool,
 }
 
 /// How a request waits in the queue.

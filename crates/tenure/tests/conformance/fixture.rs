@@ -37,6 +37,9 @@ pub(crate) trait Fixture: Send + Sync {
     /// Waits until the store has this many clients left.
     async fn until_clients(&self, _count: usize) {}
 
+    /// Waits until so many requests wait at every server: a majority, which an inspection asks, may be ahead of the others.
+    async fn until_waiting_everywhere(&self, _name: &str, _count: usize) {}
+
     /// Whether other clients see how many entries an owner has: on a quorum its own client counts them.
     fn shows_entries_to_others(&self) -> bool {
         true

@@ -18,12 +18,14 @@ fn now() -> u64 {
 }
 
 fn proposing(request: AcquireRequest, fence: u64) -> AcquireRequest {
-    let proposal = Proposal { fence: Fence::from_value(fence), is_repair: false };
+    let proposal =
+        Proposal { fence: Fence::from_value(fence), is_repair: false, is_repeated: false };
     AcquireRequest { proposal: Some(proposal), ..request }
 }
 
 fn repairing(request: AcquireRequest, fence: u64) -> AcquireRequest {
-    let proposal = Proposal { fence: Fence::from_value(fence), is_repair: true };
+    let proposal =
+        Proposal { fence: Fence::from_value(fence), is_repair: true, is_repeated: false };
     AcquireRequest { proposal: Some(proposal), ..request }
 }
 

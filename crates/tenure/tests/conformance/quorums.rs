@@ -8,6 +8,7 @@ use tenure::engine::{Engine, QuorumEngine};
 use tenure_testkit::{Flavor, Server};
 
 use super::fixture::Fixture;
+use super::locks::until_waiting;
 use super::servers::until_clients;
 
 /// Five servers of the case's own.
@@ -48,6 +49,12 @@ impl Fixture for FiveServers {
 
     fn shows_entries_to_others(&self) -> bool {
         false
+    }
+
+    async fn until_waiting_everywhere(&self, name: &str, count: usize) {
+        for server in &self.0 {
+            until_waiting(&Tenure::connect(&server.url()).await.unwrap(), name, count).await;
+        }
     }
 
     async fn until_clients(&self, count: usize) {

@@ -64,6 +64,8 @@ pub(crate) async fn a_higher_limit_lets_waiters_in(store: &impl Fixture) {
     until_waiting(&a, "x", 1).await;
     let two = waiter(b.semaphore("x", 2), 2);
     until_waiting(&a, "x", 2).await;
+    // The latest request sets the limit of each server.
+    store.until_waiting_everywhere("x", 2).await;
     a.semaphore("x", 3).apply_limit().await.unwrap();
     let first = one.await.unwrap();
     assert_eq!(a.lock("x").inspect().await.unwrap().limit, 3);
@@ -78,6 +80,7 @@ pub(crate) async fn a_lower_limit_waits_for_permits_to_come_back(store: &impl Fi
     let two = a.semaphore("x", 4).acquire_many(2).await.unwrap();
     let greedy = waiter(b.semaphore("x", 4), 3);
     until_waiting(&a, "x", 1).await;
+    store.until_waiting_everywhere("x", 1).await;
     a.semaphore("x", 2).apply_limit().await.unwrap();
     one.release().await.unwrap();
     assert!(!greedy.is_finished(), "as many are taken as there are now");

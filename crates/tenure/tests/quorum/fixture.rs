@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tenure::engine::{Engine, ListRequest, QuorumEngine, RedisEngine};
 use tenure::{Fence, Guard, Tenure};
+use tenure_testkit::proxy::Command;
 use tenure_testkit::{Flavor, Proxy, Server};
 
 use crate::waiting::acquire_when_reachable;
@@ -137,4 +138,8 @@ impl Witness {
         until("the lock is used", async || self.holds.load(Ordering::SeqCst) >= before + more)
             .await;
     }
+}
+
+pub(crate) fn is_about_x(command: &Command) -> bool {
+    matches!(command.name(), "EVALSHA" | "EVAL") && command.has("tenure:{x}")
 }

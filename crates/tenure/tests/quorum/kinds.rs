@@ -3,9 +3,10 @@
 use tenure::engine::QuorumEngine;
 use tenure::{Error, Tenure};
 use tenure_testkit::Proxy;
+use tenure_testkit::proxy::Direction;
 use tokio::task::JoinHandle;
 
-use super::fixture::{LONG, Nodes, server, until, until_well};
+use super::fixture::{LONG, Nodes, is_about_x, server, until, until_well};
 
 fn cut_off(proxy: &Proxy) {
     proxy.refuse(true);
@@ -79,6 +80,32 @@ async fn a_writer_that_became_a_reader_excludes_no_reader_at_any_node() {
     cut_off(&of_two[1]);
     let lock = two.rwlock("index");
     until("another may read", async || matches!(lock.try_read().await, Ok(Some(_)))).await;
+}
+
+/// A higher limit let a waiter in at two nodes before the third had it. The waiter gave them back, as it should, and asked them again
+/// with the limit of its request, which was the lower one from then on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_asks_again_does_not_set_the_limit_back() {
+    let nodes = Nodes::start(3).await;
+    let holder = nodes.client().await;
+    let (waiter, of_waiter) = nodes.distant_client().await;
+    let (raising, its) = nodes.distant_client().await;
+    let _held = holder.semaphore("x", 2).acquire_many(2).await.unwrap();
+    let semaphore = waiter.semaphore("x", 2);
+    let waiting = tokio::spawn(async move { semaphore.acquire_within(LONG).await });
+    for node in &nodes.0 {
+        let node = Tenure::connect(&node.url()).await.unwrap();
+        until("it waits", async || node.lock("x").inspect().await.unwrap().waiting == 1).await;
+    }
+    its[2].hold(is_about_x, Direction::Requests);
+    let asked = of_waiter[0].seen(is_about_x);
+    raising.semaphore("x", 3).apply_limit().await.unwrap();
+    of_waiter[0].wait_until("it gives the node back, and asks again", |proxy| {
+        proxy.seen(is_about_x) >= asked + 2
+    });
+    its[2].release();
+    let _one = waiting.await.unwrap().unwrap();
+    assert_eq!(holder.lock("x").inspect().await.unwrap().limit, 3);
 }
 
 /// The same, when those who counted have ended before the nodes were back.

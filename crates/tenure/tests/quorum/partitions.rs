@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tenure::{Released, Tenure};
-use tenure_testkit::proxy::{Command, Direction};
+use tenure_testkit::proxy::Direction;
 
-use super::fixture::{LONG, Nodes, acquire, now, until, until_well};
+use super::fixture::{LONG, Nodes, acquire, is_about_x, now, until, until_well};
 
 /// A client that is cut off from a minority works; black holes cost it nothing after the first timeout.
 #[tokio::test(flavor = "multi_thread")]
@@ -70,10 +70,6 @@ async fn a_waiter_is_served_although_messages_are_lost() {
     assert!(second.fence() > first);
     second.release().await.unwrap();
     nodes.until_empty().await;
-}
-
-fn is_about_x(command: &Command) -> bool {
-    matches!(command.name(), "EVALSHA" | "EVAL") && command.has("tenure:{x}")
 }
 
 /// I1: the lock is taken away by force at a node that a candidate has, while it awaits the answer of another one. It counted

@@ -23,7 +23,7 @@ impl LockState {
         request: &AcquireRequest,
         scene: &mut Scene<'_>,
     ) -> Option<Acquired> {
-        if self.limit == request.shape.limit() {
+        if self.limit == request.shape.limit() || !proposal::sets_limit(request) {
             return None;
         }
         self.limit = request.shape.limit();

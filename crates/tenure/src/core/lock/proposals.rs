@@ -3,7 +3,6 @@
 use super::{LockState, Scene};
 use crate::core::fence::Fence;
 use crate::core::proposal;
-use crate::core::shape::Kind;
 use crate::core::table::ClientId;
 use crate::engine::{AcquireRequest, Grant};
 use crate::owner::Owner;
@@ -22,10 +21,11 @@ impl LockState {
         self.holders.expire(scene.now.clock);
         let (owner, permits) = (request.entry.owner, request.shape.permits());
         let (last, wall) = (scene.fences.last(), scene.now.wall);
-        // The latest request sets the limit of a semaphore.
-        let limit = std::mem::replace(&mut self.limit, request.shape.limit());
-        if self.kind != request.shape.kind()
-            || self.limit != limit && self.kind != Kind::Semaphore
+        let limit = self.limit;
+        if self.is_idle() {
+            self.limit = request.shape.limit();
+        }
+        if self.is_mismatch(request.shape)
             || !self.fits(owner, permits)
             || proposal::refuse_ahead(request, wall).is_some()
             || proposal::refuse_outdated(request, last, wall).is_some()

@@ -18,7 +18,7 @@ pub(crate) enum Operation {
         number: u8,
         lease: u16,
         queue: Option<Queue>,
-        proposal: Option<(Offer, bool)>,
+        proposal: Option<(Offer, Purpose)>,
     },
     Renew {
         lock: Lock,
@@ -75,13 +75,25 @@ impl Offer {
     }
 }
 
-/// What is proposed: a fence, and whether it is for a repair.
+/// What a proposal is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    New,
+    Repeated,
+    Repair,
+}
+
+/// What is proposed: a fence, and what for.
 pub(crate) fn proposal(
-    offer: Option<(Offer, bool)>,
+    offer: Option<(Offer, Purpose)>,
     last: Fence,
     wall: Moment,
 ) -> Option<Proposal> {
-    offer.map(|(offer, is_repair)| Proposal { fence: offer.fence(last, wall), is_repair })
+    offer.map(|(offer, purpose)| Proposal {
+        fence: offer.fence(last, wall),
+        is_repair: purpose == Purpose::Repair,
+        is_repeated: purpose == Purpose::Repeated,
+    })
 }
 
 /// One lock of each kind.
@@ -190,7 +202,12 @@ fn operation(proposes: bool) -> impl Strategy<Value = Operation> {
         claim,
         fences,
     });
-    let proposal = prop::option::weighted(0.8, (offer(), prop::bool::weighted(0.2)))
+    let purpose = prop_oneof![
+        3 => Just(Purpose::New),
+        1 => Just(Purpose::Repeated),
+        1 => Just(Purpose::Repair),
+    ];
+    let proposal = prop::option::weighted(0.8, (offer(), purpose))
         .prop_map(move |proposal| proposal.filter(|_| proposes));
     let commit =
         prop::option::weighted(0.4, offer()).prop_map(move |commit| commit.filter(|_| proposes));

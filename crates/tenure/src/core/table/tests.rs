@@ -10,7 +10,7 @@ mod proposals;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
-use super::operation::{Lock, Offer, Operation, Queue, node_operations, operations};
+use super::operation::{Lock, Offer, Operation, Purpose, Queue, node_operations, operations};
 use super::*;
 use checker::Checker;
 
@@ -102,7 +102,7 @@ fn a_hand_over_is_not_taken_for_a_grant_of_its_proposal() {
         Operation::Pass { millis: 2, wall_jump: -1_883_756 },
         acquire(Lock::ReadWrite, 4, 10, Some(queue), None),
         Operation::Pass { millis: 57, wall_jump: 0 },
-        acquire(Lock::ReadWrite, 4, 10, None, Some((Offer::AfterLast(1), true))),
+        acquire(Lock::ReadWrite, 4, 10, None, Some((Offer::AfterLast(1), Purpose::Repair))),
     ];
     assert_eq!(judge::<Table>(&operations), Ok(()));
 }

@@ -57,6 +57,8 @@ pub(super) struct State {
     pub(super) last_round: u32,
     /// The number of the last request to each node.
     pub(super) rounds: Vec<u32>,
+    /// The nodes that have answered a request, one bit each: another one is not the latest, which sets the limit of a semaphore.
+    answered: u8,
     /// The number of the entry at each node: another one after each time that the node was to end it. A cancel that arrives
     /// late, on a connection that was given up, then ends nothing (I1).
     pub(super) entries: Vec<u64>,
@@ -108,6 +110,7 @@ impl Attempt {
             callers: Vec::new(),
             last_round: 0,
             rounds: vec![0; size.nodes()],
+            answered: 0,
             entries: vec![request.entry.number; size.nodes()],
             errors: vec![None; size.nodes()],
             refusal: None,
@@ -232,7 +235,6 @@ impl Attempt {
         let sent = clock::now();
         state.last_round += 1;
         state.rest = Rest::Unneeded;
-        let proposal = Some(Proposal { fence: state.proposal, is_repair: false });
         let mut sending = Vec::with_capacity(nodes.len());
         for &node in nodes {
             state.rounds[node] = state.last_round;
@@ -247,7 +249,9 @@ impl Attempt {
                 state.renumber(self, node);
             }
             state.candidate.ask(node, sent);
-            let entry = state.entry(self, node);
+            let (entry, fence) = (state.entry(self, node), state.proposal);
+            let is_repeated = state.answered & (1 << node) != 0;
+            let proposal = Some(Proposal { fence, is_repair: false, is_repeated });
             let request = AcquireRequest { entry, proposal, ..self.request.clone() };
             sending.push(Sending { node, round: state.last_round, sent, request });
         }
@@ -266,6 +270,9 @@ impl Attempt {
             return Effect::None;
         }
         let claim = state.claim(quorum, node, sent, result);
+        if !matches!(claim, Claim::Silent { .. }) {
+            state.answered |= 1 << node;
+        }
         state.candidate.answer(node, claim);
         self.decide(quorum, &mut state)
     }

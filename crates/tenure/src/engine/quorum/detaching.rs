@@ -70,7 +70,7 @@ impl Quorum {
             entry: Entry { owner, number: unique_number() },
             shape: Shape::new(shape.kind(), shape.limit(), permits).ok()?,
             queue: None,
-            proposal: Some(Proposal { fence, is_repair: false }),
+            proposal: Some(Proposal { fence, is_repair: false, is_repeated: true }),
             ..attempt.request.clone()
         })
     }

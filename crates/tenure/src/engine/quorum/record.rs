@@ -164,7 +164,7 @@ impl Record {
                 return None;
             }
             let shape = Shape::new(shape.kind(), shape.limit(), self.permits).ok()?;
-            let proposal = Some(Proposal { fence: self.fence, is_repair: true });
+            let proposal = Some(Proposal { fence: self.fence, is_repair: true, is_repeated: true });
             let entry = attempt.entry_to_repair(node, &may_end);
             let request =
                 AcquireRequest { entry, shape, queue: None, proposal, ..attempt.request.clone() };

@@ -125,7 +125,11 @@ fn request(entry: Entry, fence: Option<u64>) -> AcquireRequest {
         lease: Lease::DEFAULT,
         about: Arc::new(About::this_process()),
         queue: None,
-        proposal: fence.map(|it| Proposal { fence: Fence::from_value(it), is_repair: false }),
+        proposal: fence.map(|it| Proposal {
+            fence: Fence::from_value(it),
+            is_repair: false,
+            is_repeated: false,
+        }),
     }
 }
 

@@ -41,8 +41,16 @@ impl Batched for AcquireRequest {
         into.push((lease + u128::from(common.retention)).to_string());
         into.push(match self.proposal {
             None => options(self),
-            Some(Proposal { fence, is_repair }) => {
-                let mark = if is_repair { '>' } else { '=' };
+            Some(Proposal { fence, is_repair, is_repeated }) => {
+                // It makes a difference to semaphores alone, and others have a shorter path.
+                let is_repeated = is_repeated && self.shape.kind() == Kind::Semaphore;
+                let mark = if is_repair {
+                    '>'
+                } else if is_repeated {
+                    '~'
+                } else {
+                    '='
+                };
                 format!("{mark}{:016} {}", fence.value(), options(self))
             }
         });

@@ -62,6 +62,13 @@ impl Account {
         before
     }
 
+    /// The limit that a request finds or sets: the latest one sets it, and so does any that finds the lock idle.
+    pub(super) fn limit_for(&self, request: &AcquireRequest) -> u32 {
+        let is_idle = self.holds.is_empty() && self.queue.is_empty();
+        let is_new = request.proposal.is_none_or(|it| !it.is_repair && !it.is_repeated);
+        if is_idle || is_new { request.shape.limit() } else { self.limit }
+    }
+
     /// The request has not changed the limit.
     pub(super) fn keep_limit(&mut self, before: u32) {
         self.limit = before;
@@ -69,7 +76,10 @@ impl Account {
 
     /// Only a request that neither holds nor waits has changed the limit.
     pub(super) fn set_limit(&mut self, request: &AcquireRequest, before: u32) {
-        self.limit = if self.is_new(request.entry) { request.shape.limit() } else { before };
+        self.limit = before;
+        if self.is_new(request.entry) {
+            self.limit = self.limit_for(request);
+        }
     }
 
     pub(super) fn is_new(&mut self, entry: Entry) -> bool {

@@ -108,6 +108,7 @@ impl<S: Subject> Checker<S> {
         let account = self.accounts.entry(lock).or_default();
         let must_repair =
             account.must_repair(request, Fence::from_value(self.last_fence), self.now.wall);
+        let limit_of_repair = account.limit_for(request);
         let limit_before = account.widen(request);
         let outcome = self.subject.acquire(request, self.now, &mut effects);
         let is_granted = matches!(outcome, Acquired::Granted(_));
@@ -121,7 +122,7 @@ impl<S: Subject> Checker<S> {
         let account = self.accounts.entry(lock).or_default();
         match &outcome {
             Acquired::Ahead { .. } => account.keep_limit(limit_before),
-            _ if must_repair => account.keep_limit(request.shape.limit()),
+            _ if must_repair => account.keep_limit(limit_of_repair),
             _ => account.set_limit(request, limit_before),
         }
         let (known, wall) = (Fence::from_value(self.last_fence), self.now.wall);

@@ -11,7 +11,7 @@ const SECOND: u64 = 1_000_000;
 /// A grant on the spot has the proposed fence, which was not too far from the calendar. That it is larger than the last
 /// one is checked for all grants.
 pub(super) fn judge_grant(request: &AcquireRequest, grant: &Grant, wall: Moment) -> Verdict {
-    let Some(Proposal { fence, is_repair }) = request.proposal else { return Ok(()) };
+    let Some(Proposal { fence, is_repair, .. }) = request.proposal else { return Ok(()) };
     ensure(grant.fence == fence && grant.fences == 1, "I4: granted another fence than proposed")?;
     ensure(!is_ahead(fence, wall), "granted a fence that is too far ahead")?;
     ensure(is_repair || !is_behind(fence, wall), "I4: granted a fence that is too far behind")
@@ -51,7 +51,7 @@ impl Account {
     /// Whether the request repairs a hold, and nothing speaks against it: then no waiter does, either.
     pub(super) fn must_repair(&self, request: &AcquireRequest, last: Fence, wall: Moment) -> bool {
         let is_good = |it: Proposal| it.is_repair && it.fence >= last && !is_ahead(it.fence, wall);
-        request.proposal.is_some_and(is_good) && self.has_room(request, request.shape.limit())
+        request.proposal.is_some_and(is_good) && self.has_room(request, self.limit_for(request))
     }
 
     /// Only a request that would have been granted is outdated.
@@ -62,9 +62,10 @@ impl Account {
         known: Fence,
         wall: Moment,
     ) -> Verdict {
-        let Proposal { fence, is_repair } = request.proposal.ok_or("outdated, but not proposed")?;
+        let Proposal { fence, is_repair, .. } =
+            request.proposal.ok_or("outdated, but not proposed")?;
         ensure(self.is_new(request.entry), "outdated, though it holds or waits")?;
-        let is_free = self.place(request) == 0 && self.has_room(request, request.shape.limit());
+        let is_free = self.place(request) == 0 && self.has_room(request, self.limit_for(request));
         ensure(is_free, "outdated, though it was busy")?;
         let expected = match is_repair {
             true => (fence < known).then_some(known),

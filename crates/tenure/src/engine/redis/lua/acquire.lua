@@ -7,7 +7,7 @@
 -- "number kind-and-limit permits heartbeat claim fences note", heartbeat 0 for not waiting. For the
 -- one permit of a mutex, entered once and without a note, the plain case: "-" without waiting, or
 -- "+heartbeat claim fences". On a node of a quorum, "=fence " before the options: the fence that the client proposes;
--- ">fence " if it repairs a hold that other nodes have.
+-- ">fence " if it repairs a hold that other nodes have, "~fence " if it was answered before (semaphores only).
 -- Returns lines: the first argument, and for each lock one of
 -- "1 fence"   granted now, with one fence, for the requested lease     "1 fence now"   the same, with a proposal
 -- "1 fence fences lease-in-ms now"   granted       "2 ahead µs-until-free now"   queued
@@ -324,7 +324,7 @@ local function refresh(lock, waiter, heartbeat)
   return queued(lock, ahead_of(lock, waiter))
 end
 
-local function acquire(lock, owner, lease, options, proposal, is_repair)
+local function acquire(lock, owner, lease, options, proposal, mark)
   local number, kind, permits, heartbeat, claim, fences, note =
     string.match(options, '^(%x+) (%a%d+) (%d+) (%d+) (%d+) (%d+) (%S*)$')
   permits, heartbeat = tonumber(permits), tonumber(heartbeat)
@@ -332,8 +332,8 @@ local function acquire(lock, owner, lease, options, proposal, is_repair)
   lock.caller = entry
   -- The fences of latches and barriers have no meaning.
   lock.proposal = not string.find(kind, '^[lb]') and proposal or nil
-  lock.is_repair = is_repair
-  local repaired = lock.proposal and is_repair and repair(lock, owner, number, kind, permits, lease, note)
+  lock.is_repair = mark == '>'
+  local repaired = lock.proposal and lock.is_repair and repair(lock, owner, number, kind, permits, lease, note)
   if repaired then
     return repaired
   end
@@ -358,7 +358,7 @@ local function acquire(lock, owner, lease, options, proposal, is_repair)
   end
   -- The latest request sets the number of permits of a semaphore. If that frees permits, waiters are served
   -- first; another entry of the same owner may be among them.
-  if lock.kind ~= kind then
+  if lock.kind ~= kind and (not mark or mark == '=') then
     set_kind(lock, kind)
     lock.changed = true
     settle(lock)
@@ -385,7 +385,7 @@ end
 -- In µs: how soon a request polls that cannot join a queue.
 local POLL_IN_TRANSIT = 100 * 1000
 for _, i in ipairs(left) do
-  local mark, proposal, options = string.match(ARGV[i * 3 + 1], '^([=>])(%d+) (.*)$')
+  local mark, proposal, options = string.match(ARGV[i * 3 + 1], '^([=>~])(%d+) (.*)$')
   options = options or ARGV[i * 3 + 1]
   if options == '-' then
     options = '0 m1 1 0 0 1 '
@@ -395,7 +395,7 @@ for _, i in ipairs(left) do
   local held = ARGV[i * 3 - 1]
   on_lock(results, i, texts[i], function(lock)
     return acquire(lock, string.sub(held, 11, 42), tonumber(string.sub(held, 2, 9)), options,
-      tonumber(proposal), mark == '>')
+      tonumber(proposal), mark)
   end)
   -- A request that cannot join a queue, because a cluster moves the slot, polls for the lock instead.
   if string.find(results[i + 1], '^%-TRYAGAIN') and not string.find(options, '^%x+ %a%d+ %d+ 0 ') then

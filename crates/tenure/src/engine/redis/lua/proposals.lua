@@ -34,7 +34,9 @@ local function repair(lock, owner, number, kind, permits, lease, note)
   if former ~= kind and (lock.letter ~= 's' or string.sub(kind, 1, 1) ~= 's') then
     return nil
   end
-  set_kind(lock, kind)
+  if is_idle(lock) then
+    set_kind(lock, kind)
+  end
   if not fits(lock, owner, permits) or refuse_ahead(lock) or refuse_outdated(lock) then
     set_kind(lock, former)
     return nil

@@ -46,7 +46,8 @@ pub(super) fn waiting(request: AcquireRequest) -> AcquireRequest {
 
 /// The same, with a proposed fence.
 pub(super) fn proposing(request: AcquireRequest, fence: u64) -> AcquireRequest {
-    let proposal = Proposal { fence: Fence::from_value(fence), is_repair: false };
+    let proposal =
+        Proposal { fence: Fence::from_value(fence), is_repair: false, is_repeated: false };
     AcquireRequest { proposal: Some(proposal), ..request }
 }
 
