@@ -15,7 +15,7 @@ use crate::core::clock_step::ClockStep;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
 use crate::core::quorum::{Calendar, Reliability};
-use crate::engine::{Answer, CancelRequest, Engine, ReleaseRequest};
+use crate::engine::{Answer, CancelRequest, Engine, ReleaseOutcome, ReleaseRequest};
 use crate::error::StoreError;
 use crate::owner::Entry;
 use crate::sync::lock;
@@ -324,7 +324,15 @@ impl Node {
         let request =
             ReleaseRequest { keep: left.keep, linger, ..ReleaseRequest::new(name, entry) };
         let answer = self.engine().release(request);
-        Answer::later(async { answer.await.map(drop) })
+        Answer::later(async move {
+            match answer.await? {
+                // Permits are given back by the only entry of an owner: another one is to end first.
+                ReleaseOutcome::Released { remaining: 2.. } if left.keep > 0 => {
+                    Err(StoreError::refused("it has other entries"))
+                }
+                _ => Ok(()),
+            }
+        })
     }
 }
 

@@ -216,7 +216,8 @@ impl Quorum {
         // If it was released meanwhile, or has given back permits, the node must not get them after that.
         match self.holds.permits(&attempt) {
             None => self.end_at(node, &attempt),
-            Some(keep) if keep < request.shape.permits() => {
+            // Nor may it have them still, by an answer that was lost: it is told again, once this is its only entry there.
+            Some(keep) if keep < attempt.request.shape.permits() => {
                 let (name, entry) = (request.name.clone(), request.entry);
                 self.nodes[node].leave_behind_but(keep, name, entry, self.over(&request));
             }

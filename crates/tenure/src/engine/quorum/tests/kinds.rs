@@ -154,6 +154,27 @@ fn a_node_that_missed_a_downgrade_gets_it_later() {
     assert_eq!([0, 1, 2].map(|node| scene.permits_at(node)), [Some(1); 3]);
 }
 
+/// A node has a writer without this client's knowledge, because its answer was lost, and missed its downgrade. It is repaired, by
+/// another entry of the owner, before the first one ends: it kept the permits of the writer.
+#[test]
+fn a_node_that_is_repaired_beside_the_entry_of_a_writer_gives_its_permits_back() {
+    let scene = Scene::new();
+    let entry = someone();
+    scene.set_down(0, true);
+    assert!(matches!(scene.ask(writer(entry)), Acquired::Granted(_)));
+    block_on(scene.stores[0].acquire(writer(entry))).unwrap();
+    scene.downgrade(entry);
+    scene.set_down(0, false);
+    scene.renew(entry);
+    assert_eq!(scene.info_at(0).holders[0].entries, 2, "the first one ends within a second");
+    let until = clock::now() + Duration::from_secs(30);
+    while scene.permits_at(0) != Some(1) {
+        assert!(clock::now() < until, "the node has {:?} permits", scene.permits_at(0));
+        std::thread::yield_now();
+    }
+    assert_eq!(scene.info_at(0).holders[0].entries, 1);
+}
+
 /// A node that lost the hold of a former writer gets back what it holds now, not what it once asked for.
 #[test]
 fn a_downgraded_writer_is_repaired_as_a_reader() {
