@@ -110,19 +110,46 @@ impl Sentinels {
         self.servers.iter().find(|server| server.port() == Some(port))
     }
 
-    /// Asks one Sentinel for a failover, and waits until a majority names another master. It is asked again whenever it has given
-    /// up: it does so if the replica seems to be down for half a second, and does not try again while the master is up.
+    /// Asks a Sentinel for a failover, and waits until a majority names another master. One is asked again whenever none has one
+    /// under way: a Sentinel gives a failover up if the replica seems to be down for half a second, and does not try again while
+    /// the master is up.
     ///
     /// # Panics
     ///
     /// If none is promoted.
     pub fn fail_over(&self) {
-        let (before, asked) = (self.master_port(), &self.sentinels[0]);
+        self.await_agreement();
+        let before = self.master_port();
         self.until_other_master(before, || {
-            if asked.master_port() == before && !asked.is_failing_over() {
+            let is_idle = !self.sentinels.iter().any(Sentinel::is_failing_over);
+            let agrees = |it: &&Sentinel| it.master_port() == before;
+            if let Some(asked) = self.sentinels.iter().find(agrees).filter(|_| is_idle) {
                 let _ = asked.ask("FAILOVER");
             }
         });
+    }
+
+    /// Waits until all Sentinels that run name the same master, none of them believes that it is down, and none replaces it. If two
+    /// replaced it in the same epoch, by request and by vote, they would never agree: the next failover has a later one.
+    ///
+    /// # Panics
+    ///
+    /// If they do not agree.
+    pub fn await_agreement(&self) {
+        let waiting = Duration::from_secs(10);
+        for _ in 0..4 {
+            if wait::until(waiting, || self.is_agreed().then_some(())).is_some() {
+                return;
+            }
+            let _ = self.sentinels.iter().find_map(|sentinel| sentinel.ask("FAILOVER"));
+        }
+        self.give_up("the Sentinels do not agree");
+    }
+
+    fn is_agreed(&self) -> bool {
+        let named: Vec<_> = self.sentinels.iter().filter_map(Sentinel::undisputed_master).collect();
+        let running = self.sentinels.iter().filter(|it| it.child.is_some()).count();
+        named.len() == running && named.windows(2).all(|pair| pair[0] == pair[1])
     }
 
     /// Waits until a majority names a master on another port.
@@ -140,12 +167,13 @@ impl Sentinels {
             self.master_port().filter(|port| Some(*port) != before)
         });
         if replaced.is_none() {
-            let logs: Vec<_> = self.sentinels.iter().map(Sentinel::log).collect();
-            panic!(
-                "no other master within {FAILOVER_BOUND:?}; {}",
-                logs.join("; another Sentinel: ")
-            );
+            self.give_up("no other server is the master");
         }
+    }
+
+    fn give_up(&self, what: &str) -> ! {
+        let logs: Vec<_> = self.sentinels.iter().map(Sentinel::log).collect();
+        panic!("{what} within {FAILOVER_BOUND:?}; {}", logs.join("; another Sentinel: "));
     }
 
     /// Sets after how long without an answer a server counts as down.
@@ -266,8 +294,14 @@ impl Sentinel {
         number("num-other-sentinels") == Some(others) && number("num-slaves") == Some(replicas)
     }
 
+    /// The port of the master, if it is up, and is not being replaced.
+    fn undisputed_master(&self) -> Option<u16> {
+        self.field("flags").filter(|flags| flags == "master")?;
+        self.master_port()
+    }
+
     fn is_failing_over(&self) -> bool {
-        self.field("flags").is_none_or(|flags| flags.contains("failover_in_progress"))
+        self.field("flags").is_some_and(|flags| flags.contains("failover_in_progress"))
     }
 
     /// What it knows of the master.

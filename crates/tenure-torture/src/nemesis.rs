@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::clients::Clients;
 use crate::fault::Fault;
 use crate::history::Incident;
-use crate::stage::Stage;
+use crate::stage::{Stage, upto};
 use crate::time::{Micros, now, pass};
 use crate::worker::LEASE;
 
@@ -63,7 +63,7 @@ impl Nemesis {
         let process = match fault {
             Fault::KillClient => Some(clients.kill(clients.pick(&mut self.random))?),
             Fault::StopClient => {
-                let time = (3 * LEASE).mul_f64(self.random.f64());
+                let time = upto(&mut self.random, 4 * LEASE);
                 Some(clients.stop(clients.pick(&mut self.random), time)?)
             }
             _ if stage.inject(fault, &mut self.random) => None,

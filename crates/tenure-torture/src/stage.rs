@@ -74,7 +74,7 @@ pub(crate) fn start(engine: Engine, folder: &std::path::Path) -> Box<dyn Stage> 
     }
 }
 
-/// A random time up to this one.
-fn upto(random: &mut fastrand::Rng, most: Duration) -> Duration {
-    most.mul_f64(random.f64())
+/// A random time up to this one: mostly a short one, so that there are many faults, and in a fifth of all cases more than a half.
+pub(crate) fn upto(random: &mut fastrand::Rng, most: Duration) -> Duration {
+    most.mul_f64(random.f64().powi(3))
 }

@@ -26,6 +26,7 @@ impl Group {
 
     /// Kills or stops the master until it is replaced.
     fn replace_master(&mut self, kills: bool) {
+        self.0.await_agreement();
         let (Some(master), before) = (self.master(), self.0.master_port()) else { return };
         if kills {
             self.0.servers[master].kill();
@@ -89,11 +90,7 @@ impl Stage for Group {
             Fault::FlushAll => self.command(&["FLUSHALL"]),
             Fault::ScriptFlush => self.command(&["SCRIPT", "FLUSH"]),
             Fault::ClientKill => self.command(&["CLIENT", "KILL", "TYPE", "normal"]),
-            Fault::FailOver => {
-                let before = self.0.master_port();
-                self.0.fail_over();
-                self.0.await_master_other_than(before);
-            }
+            Fault::FailOver => self.0.fail_over(),
             Fault::KillMaster => self.replace_master(true),
             Fault::StopMaster => self.replace_master(false),
             Fault::RestartSentinel => {
