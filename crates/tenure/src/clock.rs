@@ -26,6 +26,10 @@ pub(crate) fn now() -> Moment {
 
 /// Both clocks, for a store in this process.
 pub(crate) fn both() -> Now {
+    #[cfg(all(test, feature = "redis", unix))]
+    if let Some(wall) = crate::simulation::wall() {
+        return Now { clock: now(), wall };
+    }
     Now { clock: now(), wall: system::wall() }
 }
 

@@ -15,8 +15,10 @@ mod quorum {
     mod ends;
     pub(crate) mod entries;
     mod failures;
+    mod gate;
     mod handles;
     pub(crate) mod independence;
+    mod keeping;
     mod kinds;
     mod marking;
     mod partitions;

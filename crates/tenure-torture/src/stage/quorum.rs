@@ -11,8 +11,9 @@ use crate::worker::LEASE;
 
 const NODES: usize = 5;
 
-/// For so long a node has no vote after it was restarted, lost its data, or its clock was set.
-const WITHOUT_VOTE: Micros = 20_000_000;
+/// For so long a node may have no vote after it was restarted, lost its data, or its clock was set: the longest lease and 30 s,
+/// and until clients, which look at it every eight seconds and are killed meanwhile, have admitted it.
+const WITHOUT_VOTE: Micros = 60_000_000;
 
 pub(super) struct Nodes {
     nodes: Vec<Node>,

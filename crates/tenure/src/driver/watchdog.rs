@@ -54,7 +54,8 @@ impl Driver {
         // replicas delay renewals that do not wait for them.
         let mut alike: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for held in batch {
-            let key = (self.engine.server_of(&held.name), held.replicas_of_renewals());
+            let key =
+                (self.engine.server_of(&held.name, held.entry.owner), held.replicas_of_renewals());
             alike.entry(key).or_default().push(held);
         }
         for ((_, replicas), mut batch) in alike {

@@ -125,9 +125,9 @@ pub trait Engine: Send + Sync + 'static {
         Answer::now(Err(StoreError::refused("this store has no replicas").lasting()))
     }
 
-    /// Returns a number that is the same for locks which one server has. Renewals with different numbers are sent apart, so
-    /// that those of a server that does not answer delay no others.
-    fn server_of(&self, _name: &LockName) -> u64 {
+    /// Returns a number that is the same for locks which one server has, or as many nodes must confirm. Renewals with different
+    /// numbers are sent apart, so that those of a server that does not answer delay no others.
+    fn server_of(&self, _name: &LockName, _owner: Owner) -> u64 {
         0
     }
 

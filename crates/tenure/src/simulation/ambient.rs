@@ -82,7 +82,7 @@ pub(crate) fn now() -> Option<Moment> {
 }
 
 /// The simulated calendar.
-pub(super) fn wall() -> Option<Moment> {
+pub(crate) fn wall() -> Option<Moment> {
     read(|ambient| since(CALENDAR, ambient))
 }
 

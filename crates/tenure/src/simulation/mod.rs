@@ -16,7 +16,7 @@ mod scripting;
 mod server;
 mod workload;
 
-pub(crate) use ambient::{now, random_bits, runtime};
+pub(crate) use ambient::{now, random_bits, runtime, wall};
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

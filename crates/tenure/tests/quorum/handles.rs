@@ -1,27 +1,20 @@
 //! Detached locks, while what their client has sent is still under way: it must end nothing that the process with the handle
 //! relies on (I1).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
-use tenure::engine::{
-    AcquireRequest, Acquired, Answer, CancelRequest, Capabilities, Engine, ForceOutcome,
-    ForceRequest, ListRequest, Listener, Queueing, QuorumEngine, RedisEngine, ReleaseOutcome,
-    ReleaseRequest, Renewal, Renewed,
-};
-use tenure::{
-    About, Entry, Error, Lease, LockInfo, LockName, Owner, Released, Shape, StoreError, Tenure,
-};
+use tenure::engine::{AcquireRequest, Acquired, Engine, Queueing, QuorumEngine, RedisEngine};
+use tenure::{About, Entry, Error, Lease, LockName, Owner, Released, Shape, Tenure};
 use tenure_testkit::Proxy;
 use tenure_testkit::proxy::{Command, Direction, ReplyLost};
 
 use super::ends::{distant, with_lease};
 use super::entries::{cut_off, is_held_alone};
-use super::fixture::{
-    LONG, LONGEST, Nodes, is_long, now, pass, proxied, server, until, until_well, url,
-};
+use super::fixture::{LONG, LONGEST, Nodes, is_long, now, pass, proxied, until, until_well, url};
+use super::gate::gated;
 
 /// The words of a script's call: the hash, the number of keys, a key, and arguments.
 fn words(command: &Command) -> Option<&[Vec<u8>]> {
@@ -29,7 +22,7 @@ fn words(command: &Command) -> Option<&[Vec<u8>]> {
     is_script.then(|| command.args()).filter(|words| words.len() >= 6)
 }
 
-fn is_acquire(command: &Command) -> bool {
+pub(crate) fn is_acquire(command: &Command) -> bool {
     words(command).is_some_and(|words| words.len() == 8)
 }
 
@@ -47,7 +40,7 @@ async fn until_seen(mut is_seen: impl FnMut() -> bool) {
     }
 }
 
-fn request(owner: Owner, lease: Duration) -> AcquireRequest {
+pub(crate) fn request(owner: Owner, lease: Duration) -> AcquireRequest {
     let claim = Duration::from_secs(3);
     AcquireRequest {
         name: LockName::new("x").unwrap(),
@@ -247,20 +240,13 @@ async fn a_question_does_not_give_back_what_is_held() {
 /// released, and ended it at every node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_hold_can_be_detached_while_a_question_is_sent() {
-    let servers: Vec<_> = (0..3).map(|_| server()).collect();
-    let gate = Arc::new(Gate::default());
-    let mut engines: Vec<Box<dyn Engine>> = Vec::new();
-    for server in &servers {
-        let inner = RedisEngine::connect(&server.url()).await.unwrap();
-        engines.push(Box::new(Gated { inner, gate: gate.clone() }));
-    }
-    let engine = Arc::new(QuorumEngine::over(engines, Duration::from_secs(10)).unwrap());
+    let (servers, gate, engine) = gated().await;
     let held = request(Owner::new(), Duration::from_secs(10));
     assert!(matches!(engine.acquire(held.clone()).await.unwrap(), Acquired::Granted(_)));
     gate.shut(true);
     let (asking, question) = (engine.clone(), held.clone());
     let sending = thread::spawn(move || asking.acquire(question));
-    until_seen(|| gate.is_awaited.load(Ordering::SeqCst)).await;
+    until_seen(|| gate.is_awaited()).await;
     engine.entry_to_detach(&held.name, held.entry).await.unwrap();
     engine.detach(&held.name, held.entry.owner).unwrap();
     gate.shut(false);
@@ -269,80 +255,5 @@ async fn a_hold_can_be_detached_while_a_question_is_sent() {
     for server in &servers {
         let node = RedisEngine::connect(&server.url()).await.unwrap();
         assert_eq!(node.inspect(held.name.clone()).await.unwrap().holding, 1);
-    }
-}
-
-/// Threads that send requests wait while it is shut.
-#[derive(Default)]
-struct Gate {
-    is_shut: Mutex<bool>,
-    is_awaited: AtomicBool,
-    opened: Condvar,
-}
-
-impl Gate {
-    fn shut(&self, is_shut: bool) {
-        *self.is_shut.lock().unwrap() = is_shut;
-        self.opened.notify_all();
-    }
-
-    fn pass(&self) {
-        let mut is_shut = self.is_shut.lock().unwrap();
-        while *is_shut {
-            self.is_awaited.store(true, Ordering::SeqCst);
-            is_shut = self.opened.wait(is_shut).unwrap();
-        }
-    }
-}
-
-struct Gated {
-    inner: RedisEngine,
-    gate: Arc<Gate>,
-}
-
-impl Engine for Gated {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn place(&self) -> String {
-        self.inner.place()
-    }
-
-    fn acquire(&self, request: AcquireRequest) -> Answer<Acquired> {
-        self.inner.acquire(request)
-    }
-
-    fn acquire_all(&self, requests: Vec<AcquireRequest>) -> Vec<Answer<Acquired>> {
-        self.gate.pass();
-        self.inner.acquire_all(requests)
-    }
-
-    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, StoreError>>> {
-        self.inner.renew(renewals)
-    }
-
-    fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {
-        self.inner.release(request)
-    }
-
-    fn cancel(&self, request: CancelRequest) -> Answer<()> {
-        self.inner.cancel(request)
-    }
-
-    fn inspect(&self, name: LockName) -> Answer<LockInfo> {
-        self.inner.inspect(name)
-    }
-
-    fn list(&self, request: ListRequest) -> Answer<Vec<LockInfo>> {
-        self.inner.list(request)
-    }
-
-    fn force_release(&self, request: ForceRequest) -> Answer<ForceOutcome> {
-        self.inner.force_release(request)
-    }
-
-    fn listen(&self, listener: Weak<dyn Listener>) {
-        self.inner.listen(listener);
     }
 }

@@ -45,6 +45,11 @@ impl Ending {
         self.ends[node] = end;
     }
 
+    /// Whether every node has held it, and has confirmed its end.
+    pub(crate) fn is_released_everywhere(&self) -> bool {
+        self.ends.iter().all(|end| matches!(end, End::Released { .. }))
+    }
+
     /// It was held if enough nodes held it, and not if the others are too few. Open while answers may decide that.
     pub(crate) fn verdict(&self) -> Ended {
         let (mut released, mut not_held, mut pending, mut most) = (0, 0, 0, 0);

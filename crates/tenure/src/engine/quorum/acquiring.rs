@@ -143,16 +143,18 @@ impl Quorum {
     pub(super) fn cancel(self: &Arc<Self>, request: CancelRequest) -> Answer<()> {
         let key = (request.name.clone(), request.entry);
         let attempt = lock(&self.attempts).remove(&key);
-        if attempt.is_none() && self.is_detached(&request.name, request.entry.owner) {
-            // Of a question that was asked before: the process with the handle ends the entry.
-            return Answer::now(Ok(()));
-        }
         if let Some(attempt) = &attempt {
             answer_cancelled(attempt.end());
         }
         let attempt = match self.holds.leave(&request.name, request.entry) {
             Leaving::Counted { .. } => return Answer::now(Ok(())),
             Leaving::AtNodes(held) => Some(held),
+            // Of a question that was asked before it was detached: the process with the handle ends the entry.
+            Leaving::Unknown
+                if attempt.is_none() && self.is_detached(&request.name, request.entry.owner) =>
+            {
+                return Answer::now(Ok(()));
+            }
             Leaving::Unknown => attempt,
         };
         let (done, answer) = oneshot::channel();

@@ -157,6 +157,11 @@ impl Attempt {
         Entry { owner: self.request.entry.owner, number: lock(&self.state).entries[node] }
     }
 
+    /// A node of which it is not known whether it holds the entry is to end it. Returns the entry that it may have.
+    pub(super) fn take_back(&self, node: usize) -> Entry {
+        lock(&self.state).take_back(self, node)
+    }
+
     /// The entry by which a node gets the hold again: another one, if the node may still end the last one (I1).
     pub(super) fn entry_to_repair(&self, node: usize, may_end: impl Fn(Entry) -> bool) -> Entry {
         let mut state = lock(&self.state);
@@ -327,11 +332,19 @@ impl State {
         Entry { owner: attempt.request.entry.owner, number: self.entries[node] }
     }
 
+    /// The node is to end the entry. What it may still answer is about that one, and does not count (I1). Returns the one that
+    /// ends.
+    pub(super) fn take_back(&mut self, attempt: &Attempt, node: usize) -> Entry {
+        self.candidate.give_back(node);
+        self.rounds[node] = 0;
+        self.renumber(attempt, node)
+    }
+
     /// The node is to end the entry: the next request has another one. Returns the one that ends. A party of a barrier would
-    /// arrive a second time under another number.
+    /// arrive a second time under another number, and a latch would count twice.
     pub(super) fn renumber(&mut self, attempt: &Attempt, node: usize) -> Entry {
         let before = self.entry(attempt, node);
-        if attempt.is_movable() {
+        if !matches!(attempt.request.shape.kind(), Kind::Latch | Kind::Barrier) {
             self.entries[node] = unique_number();
         }
         before

@@ -71,6 +71,11 @@ impl Detached {
         insert(&self.releases, name, owner, until);
     }
 
+    /// Every node has confirmed the release.
+    pub(super) fn note_released(&self, name: &LockName, owner: Owner) {
+        lock(&self.releases).remove(&(name.clone(), owner));
+    }
+
     pub(super) fn is_releasing(&self, name: &LockName, owner: Owner) -> bool {
         has(&self.releases, name, owner)
     }
@@ -125,10 +130,23 @@ fn has(untils: &Untils, name: &LockName, owner: Owner) -> bool {
 }
 
 impl Quorum {
-    /// A hold now belongs to the process that has its handle. Nodes that may get its entry later are noted.
-    pub(super) fn note_detached(&self, name: &LockName, owner: Owner, attempts: &[Arc<Attempt>]) {
+    /// A hold now belongs to the process that has its handle.
+    pub(super) fn note_detached(&self, name: &LockName, owner: Owner) {
         self.detached.note(name, owner, self.longest);
-        attempts.iter().for_each(|attempt| self.watch_unsure(attempt));
+    }
+
+    /// Nodes may have the owner of a detached hold by entries that were to end, and that the process with the handle counts: these end
+    /// once it was released.
+    pub(super) fn watch_ends(&self, name: &LockName, owner: Owner) {
+        for (node, it) in self.nodes.iter().enumerate() {
+            let ends = it.forget_ends(name, owner).into_iter();
+            ends.for_each(|entry| self.watch_entry(node, name.clone(), entry));
+        }
+    }
+
+    /// A hold that was noted as detached was not, because its owner has other entries.
+    pub(super) fn note_kept(&self, name: &LockName, owner: Owner) {
+        lock(&self.detached.holds).remove(&(name.clone(), owner));
     }
 
     /// Watches the nodes of which it is not known whether they have, or will get, the entry of an attempt.

@@ -8,9 +8,7 @@ use super::attempt::{Attempt, Caller, Sending};
 use super::{Quorum, pause};
 use crate::core::fence::Fence;
 use crate::core::moment::Moment;
-use crate::engine::{
-    AcquireRequest, Acquired, Answer, CancelRequest, Grant, Renewal, Standing, Wakeup,
-};
+use crate::engine::{Acquired, Answer, CancelRequest, Grant, Renewal, Standing, Wakeup};
 use crate::error::StoreError;
 use crate::foreign;
 use crate::owner::Entry;
@@ -83,13 +81,8 @@ impl Quorum {
             }
             Effect::Failed { end, callers, result } => {
                 self.strike(attempt);
-                let AcquireRequest { name, entry, .. } = &attempt.request;
-                let held = self.holds.attempt_of(name, *entry);
                 // A question about what is held: that it fails must not end the hold.
-                let is_held = |node: &usize| {
-                    held.as_ref().is_some_and(|it| it.entry_at(*node) == attempt.entry_at(*node))
-                };
-                let end = end.into_iter().filter(|node| !is_held(node));
+                let end = end.into_iter().filter(|node| !self.is_of_hold(*node, attempt));
                 end.for_each(|node| self.end_at(node, attempt));
                 answer(callers, &result);
             }
@@ -127,8 +120,9 @@ impl Quorum {
     /// must not precede the request there.
     pub(super) fn await_votes(self: &Arc<Self>, sent: Vec<Sent>) {
         for Sent { attempt, vote: (node, ..), .. } in &sent {
-            // It was cancelled, or granted and released, while it was sent.
-            if attempt.has_ended() {
+            // It was cancelled, or granted and released, while it was sent. If it is about what is held, the hold may have stayed: it has
+            // kept permits, or other entries.
+            if attempt.has_ended() && !self.is_of_hold(*node, attempt) {
                 self.end_at(*node, attempt);
             }
         }
@@ -140,6 +134,12 @@ impl Quorum {
                 quorum.perform(&attempt, effect);
             });
         }
+    }
+
+    /// Whether a node knows the entry of an attempt as that of a hold of this client.
+    fn is_of_hold(&self, node: usize, attempt: &Attempt) -> bool {
+        let held = self.holds.attempt_of(&attempt.request.name, attempt.request.entry);
+        held.is_some_and(|held| held.entry_at(node) == attempt.entry_at(node))
     }
 
     /// Runs a step of an attempt later.

@@ -72,7 +72,7 @@ use crate::core::name::LockName;
 use crate::core::quorum::{Proposals, Size};
 use crate::error::{Error, StoreError};
 use crate::info::LockInfo;
-use crate::owner::Entry;
+use crate::owner::{Entry, Owner};
 use crate::sync::lock;
 use crate::{foreign, thread};
 
@@ -200,6 +200,11 @@ impl Engine for QuorumEngine {
         self.quorum.acquire(request)
     }
 
+    /// The number of nodes that must confirm a renewal; zero if it is asked for.
+    fn server_of(&self, name: &LockName, owner: Owner) -> u64 {
+        self.quorum.needed_to_renew(name, owner).map_or(0, |nodes| nodes as u64)
+    }
+
     fn acquire_all(&self, requests: Vec<AcquireRequest>) -> Vec<Answer<Acquired>> {
         self.quorum.acquire_all(requests)
     }
@@ -220,16 +225,20 @@ impl Engine for QuorumEngine {
         self.quorum.common_entry(name, entry)
     }
 
-    fn detach(&self, name: &LockName, owner: crate::Owner) -> Result<(), StoreError> {
+    fn detach(&self, name: &LockName, owner: Owner) -> Result<(), StoreError> {
         let detached = self.quorum.holds.attempts_of(name, owner);
+        // First: a message that comes as soon as it is forgotten must not end it.
+        self.quorum.note_detached(name, owner);
         if !self.quorum.holds.forget(name, owner) {
+            self.quorum.note_kept(name, owner);
             return Err(StoreError::refused(
                 "on a quorum the entries of one owner are counted by its client, so that one of several cannot be detached: \
                  release the others first, and detach the guard that was acquired first",
             ));
         }
         detached.iter().for_each(|attempt| attempt.let_go());
-        self.quorum.note_detached(name, owner, &detached);
+        detached.iter().for_each(|attempt| self.quorum.watch_unsure(attempt));
+        self.quorum.watch_ends(name, owner);
         self.quorum.end_questions(name, owner);
         detached.iter().for_each(|attempt| self.quorum.watch_unrenamed(attempt));
         self.quorum.nodes.iter().try_for_each(|node| node.engine().detach(name, owner))

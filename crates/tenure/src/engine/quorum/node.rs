@@ -17,7 +17,7 @@ use crate::core::name::LockName;
 use crate::core::quorum::{Calendar, Reliability};
 use crate::engine::{Answer, CancelRequest, Engine, ReleaseOutcome, ReleaseRequest};
 use crate::error::StoreError;
-use crate::owner::Entry;
+use crate::owner::{Entry, Owner};
 use crate::sync::lock;
 use crate::telemetry;
 
@@ -225,10 +225,22 @@ impl Node {
     /// Whether the node may still perform an end of this entry that was sent before, although it has confirmed it: then a
     /// new grant of the same entry might not last.
     pub(super) fn may_end(&self, name: &LockName, entry: Entry) -> bool {
+        // What keeps permits does not end.
+        self.has_forgotten.load(Ordering::Relaxed) || self.is_ending(name, entry)
+    }
+
+    /// Whether the node is known to be asked for the end of this entry.
+    pub(super) fn is_ending(&self, name: &LockName, entry: Entry) -> bool {
         let left = lock(&self.left);
-        self.has_forgotten.load(Ordering::Relaxed)
-            // What keeps permits does not end.
-            || !left.is_empty() && left.get(&(name.clone(), entry)).is_some_and(|it| it.keep == 0)
+        !left.is_empty() && left.get(&(name.clone(), entry)).is_some_and(|it| it.keep == 0)
+    }
+
+    /// Entries of an owner whose end the node has not been asked for yet, and will not be.
+    pub(super) fn forget_ends(&self, name: &LockName, owner: Owner) -> Vec<Entry> {
+        let is_its = |(of, entry): &(LockName, Entry), it: &mut Left| {
+            of == name && entry.owner == owner && it.keep == 0 && !it.is_in_flight && !it.is_done
+        };
+        lock(&self.left).extract_if(is_its).map(|((_, entry), _)| entry).collect()
     }
 
     /// The node has not confirmed the end of an entry: it is asked again later.

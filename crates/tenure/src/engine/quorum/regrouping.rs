@@ -17,11 +17,8 @@ impl Attempt {
     pub(super) fn give_back(&self, state: &mut State) -> Effect {
         let nodes = state.candidate.minority(clock::now());
         let give_back = |node: usize| {
-            state.candidate.give_back(node);
             state.giving_back |= 1 << node;
-            // What it may still answer is about the entry that is given back.
-            state.rounds[node] = 0;
-            (node, state.renumber(self, node))
+            (node, state.take_back(self, node))
         };
         let nodes: Vec<_> = nodes.into_iter().map(give_back).collect();
         let is_asking = state.phase == Phase::Asking;

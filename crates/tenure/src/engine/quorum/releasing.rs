@@ -77,12 +77,16 @@ impl Quorum {
             done: Some(done),
         }));
         for (node, is_known) in known.into_iter().enumerate() {
-            let request = ReleaseRequest { entry: entries[node], ..request.clone() };
+            let mut request = ReleaseRequest { entry: entries[node], ..request.clone() };
             if is_known || !request.linger.is_zero() {
                 self.release_at(node, &request, &releasing);
-            } else {
-                self.cancel_at(node, &request, &releasing);
+                continue;
             }
+            // What is kept gets another number there: a grant that is under way must not count, because it is being ended (I1).
+            if let Some(attempt) = attempt.as_ref().filter(|_| request.keep > 0) {
+                request.entry = attempt.take_back(node);
+            }
+            self.cancel_at(node, &request, &releasing);
         }
         Answer::later(async { answer.await.unwrap_or_else(|_| Err(closed())) })
     }
@@ -160,12 +164,17 @@ impl Quorum {
             Ended::NotHeld => Ok(ReleaseOutcome::NotHeld),
             Ended::Failed => Err(self.failure_of(all.needed, &all.errors, true)),
         };
+        let confirmed = all.handle.as_ref().filter(|_| all.ending.is_released_everywhere());
+        let confirmed = confirmed.map(|(cancel, _)| cancel.clone());
         let queues = match outcome {
             Ok(ReleaseOutcome::Released { .. }) => all.queues_of_handle(),
             _ => None,
         };
         let done = all.done.take();
         drop(all);
+        if let Some(CancelRequest { name, entry }) = confirmed {
+            self.detached.note_released(&name, entry.owner);
+        }
         done.into_iter().for_each(|done| drop(foreign::call(|| done.send(outcome.clone()))));
         if let Some((cancel, nodes)) = queues {
             let nodes = (0..self.nodes.len()).filter(|node| nodes & (1 << node) != 0);

@@ -18,6 +18,7 @@ use crate::engine::{AcquireRequest, Acquired, Answer, Renewal, Renewed};
 use crate::error::StoreError;
 use crate::foreign;
 use crate::info::LockInfo;
+use crate::owner::Owner;
 use crate::sync::lock;
 
 /// Why a node that has extended the lease of an owner does not count.
@@ -85,9 +86,14 @@ impl Quorum {
     }
 
     fn confirmation(&self, renewal: &Renewal, sent: Moment) -> Confirmation {
-        let attempts = self.holds.attempts_of(&renewal.name, renewal.owner);
-        let needed = attempts.iter().map(|attempt| lock(&attempt.state).candidate.needed()).max();
+        let needed = self.needed_to_renew(&renewal.name, renewal.owner);
         Confirmation::new(self.size, needed.unwrap_or(self.size.majority()), sent)
+    }
+
+    /// How many nodes must confirm a renewal; none if this client has the hold only by its handle.
+    pub(super) fn needed_to_renew(&self, name: &LockName, owner: Owner) -> Option<usize> {
+        let attempts = self.holds.attempts_of(name, owner);
+        attempts.iter().map(|attempt| attempt.needed()).max()
     }
 
     /// Whether this client has a hold only by its handle, which does not say what kind of lock it is.
@@ -169,9 +175,7 @@ impl Quorum {
                 Ack::NotHeld
             }
             Ack::Extended if self.nodes[node].is_behind() => Ack::Silent,
-            Ack::Extended if !attempts.iter().all(|attempt| attempt.is_held_now(node, now)) => {
-                Ack::Partial
-            }
+            Ack::Extended if !attempts.iter().all(|it| self.lasts(node, it, now)) => Ack::Partial,
             Ack::Extended => {
                 let lease = renewal.lease.duration();
                 attempts.iter().for_each(|attempt| attempt.extend(node, sent, lease));
@@ -179,6 +183,12 @@ impl Quorum {
             }
             ack => ack,
         }
+    }
+
+    /// Whether a node holds an entry, and is not about to end it.
+    fn lasts(&self, node: usize, attempt: &Attempt, now: Moment) -> bool {
+        attempt.is_held_now(node, now)
+            && !self.nodes[node].is_ending(&attempt.request.name, attempt.entry_at(node))
     }
 
     /// Reports the outcomes once all are decided, and repairs nodes.

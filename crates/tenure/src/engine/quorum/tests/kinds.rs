@@ -4,7 +4,7 @@ use super::*;
 use crate::Kind;
 use crate::engine::Queueing;
 
-const QUEUE: Queueing =
+pub(super) const QUEUE: Queueing =
     Queueing { heartbeat: Duration::from_secs(15), claim: Duration::from_secs(3), fences: 1 };
 
 /// A request of this shape, which waits.
@@ -173,6 +173,34 @@ fn a_node_that_is_repaired_beside_the_entry_of_a_writer_gives_its_permits_back()
         std::thread::yield_now();
     }
     assert_eq!(scene.info_at(0).holders[0].entries, 1);
+}
+
+/// I1: a node that was repaired is not ended by a reminder that was noted before, also if the hold was asked for once more.
+#[test]
+fn a_repair_has_a_number_that_is_not_being_ended() {
+    for is_asked_again in [false, true] {
+        let scene = Scene::new();
+        let entry = someone();
+        scene.set_down(0, true);
+        assert!(matches!(scene.ask(writer(entry)), Acquired::Granted(_)));
+        if is_asked_again {
+            assert!(matches!(scene.ask(writer(entry)), Acquired::Granted(_)));
+        }
+        scene.downgrade(entry);
+        scene.set_down(0, false);
+        scene.renew(entry);
+        scene.set_down(1, true);
+        scene.renew(entry);
+        let until = clock::now() + Duration::from_millis(2_500);
+        while clock::now() < until {
+            assert_eq!(
+                scene.info_at(0).holding,
+                1,
+                "node 0 counts (asked again: {is_asked_again})"
+            );
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// A node that lost the hold of a former writer gets back what it holds now, not what it once asked for.
