@@ -148,7 +148,8 @@ impl Members {
     /// Whether most of the other nodes, replicas among them, answer on new connections, and all of these say that a node
     /// has slots.
     async fn is_named_by_most(self: &Arc<Self>, at: &HostPort, id: Option<&NodeId>) -> bool {
-        let others = self.others(at, id);
+        let mut others = self.others(at, id);
+        others.truncate(MOST_ASKED);
         let mut asking = self.ask(&others);
         let mut answered = 0;
         while answered * 2 <= others.len() && !others.is_empty() {
@@ -163,9 +164,18 @@ impl Members {
 
     /// Whether no replica can have replaced the only primary. No vote can do that, but an operator can
     /// (`CLUSTER FAILOVER TAKEOVER`). So each replica must name the primary, or be down for certain: a silent one may have
-    /// taken over.
+    /// taken over. A replica that has replicated nothing yet is not named by its primary: if none is known, the nodes are asked again.
     async fn is_undisputed(self: &Arc<Self>, at: &HostPort, id: Option<&NodeId>) -> bool {
-        let mut asking = self.ask(&self.others(at, id));
+        let mut others = self.others(at, id);
+        if others.is_empty() {
+            let named =
+                self.views().await.is_ok_and(|views| views.iter().all(|it| it.is_owner(at, id)));
+            if !named {
+                return false;
+            }
+            others = self.others(at, id);
+        }
+        let mut asking = self.ask(&others);
         while let Some(answer) = asking.join_next().await {
             let agrees = match answer {
                 Ok((_, Ok(view))) => view.is_owner(at, id),
@@ -187,13 +197,13 @@ impl Members {
         }
     }
 
-    /// Some of the other nodes that the cluster names, each under one address. Those of the URL may be gone for good.
+    /// The other nodes that the cluster names, each under one address. Those of the URL may be gone for good.
     fn others(&self, at: &HostPort, id: Option<&NodeId>) -> Vec<HostPort> {
         let mut known: Vec<_> = lock(&self.known).clone().into_iter().collect();
         rotate(&mut known);
         let mut seen: BTreeSet<_> = id.into_iter().cloned().collect();
         known.retain(|(it, other)| it != at && seen.insert(other.clone()));
-        known.into_iter().map(|(it, _)| it).take(MOST_ASKED).collect()
+        known.into_iter().map(|(it, _)| it).collect()
     }
 
     /// Where nodes may be asked: those that the last answers have named, and then those of the URL.
