@@ -149,7 +149,7 @@ impl Sentinels {
     fn is_agreed(&self) -> bool {
         let named: Vec<_> = self.sentinels.iter().filter_map(Sentinel::undisputed_master).collect();
         let running = self.sentinels.iter().filter(|it| it.child.is_some()).count();
-        named.len() == running && named.windows(2).all(|pair| pair[0] == pair[1])
+        running > 0 && named.len() == running && named.windows(2).all(|pair| pair[0] == pair[1])
     }
 
     /// Waits until a majority names a master on another port.
@@ -173,7 +173,7 @@ impl Sentinels {
 
     fn give_up(&self, what: &str) -> ! {
         let logs: Vec<_> = self.sentinels.iter().map(Sentinel::log).collect();
-        panic!("{what} within {FAILOVER_BOUND:?}; {}", logs.join("; another Sentinel: "));
+        panic!("{what}; a Sentinel: {}", logs.join("; another Sentinel: "));
     }
 
     /// Sets after how long without an answer a server counts as down.

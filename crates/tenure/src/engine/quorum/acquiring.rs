@@ -79,15 +79,17 @@ impl Quorum {
         mut caller: Caller,
     ) -> (Arc<Attempt>, Vec<Sending>) {
         let key = (request.name.clone(), request.entry);
+        let mut granted: Option<Arc<Attempt>> = None;
         loop {
             let attempt = match lock(&self.attempts).entry(key.clone()) {
                 Slot::Occupied(known) => known.get().clone(),
                 Slot::Vacant(free) => {
                     let proposal = self.propose(None);
                     let mut attempt = Attempt::new(request.clone(), self.size, proposal);
-                    // A waiter may ask once more before it knows that it was granted the lock. Asked for now that its attempt
-                    // is gone: it is noted as held before.
-                    let held = self.holds.attempt_of(&request.name, request.entry);
+                    // A waiter may ask once more before it knows that it was granted the lock. Its attempt may be gone, and is noted as
+                    // held before; or it was just removed here.
+                    let held =
+                        self.holds.attempt_of(&request.name, request.entry).or(granted.take());
                     held.iter().for_each(|held| attempt.adopt_entries(held));
                     free.insert(Arc::new(attempt)).clone()
                 }
@@ -98,6 +100,7 @@ impl Quorum {
                 Err(again) => {
                     caller = again;
                     self.strike(&attempt);
+                    granted = Some(attempt).filter(|it| it.is_granted());
                 }
             }
         }
@@ -127,7 +130,12 @@ impl Quorum {
 
     /// Ends the entry at a node that may have it.
     pub(super) fn end_at(&self, node: usize, attempt: &Attempt) {
-        if attempt.is_let_go() {
+        // It is being detached, perhaps by another thread that has not let it go yet.
+        let is_detached = || {
+            attempt.is_about_hold()
+                && self.is_detached(&attempt.request.name, attempt.request.entry.owner)
+        };
+        if attempt.is_let_go() || is_detached() {
             return self.watch_late(node, attempt);
         }
         let (name, entry) = (attempt.request.name.clone(), attempt.entry_at(node));

@@ -4,7 +4,7 @@
 //! [`Effect`], performed after unlocking. Each request to a node has a number; an answer to an earlier one is ignored.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -38,11 +38,11 @@ pub(super) struct Attempt {
     pub(super) request: AcquireRequest,
     pub(super) state: Mutex<State>,
     /// It is about an entry that is held: its votes are those of the hold.
-    is_of_hold: bool,
+    pub(super) is_of_hold: bool,
     /// Its hold was detached: the process with the handle ends it, and this client does not, whatever is still under way.
-    is_let_go: AtomicBool,
+    pub(super) is_let_go: AtomicBool,
     /// The nodes that were asked to take the hold again and have not answered, one bit each.
-    repairing: AtomicU8,
+    pub(super) repairing: AtomicU8,
 }
 
 pub(super) struct State {
@@ -135,80 +135,14 @@ impl Attempt {
         !self.is_of_hold && !matches!(self.request.shape.kind(), Kind::Latch | Kind::Barrier)
     }
 
-    /// Its hold was detached.
-    pub(super) fn let_go(&self) {
-        self.is_let_go.store(true, Ordering::SeqCst);
-    }
-
-    pub(super) fn is_let_go(&self) -> bool {
-        self.is_let_go.load(Ordering::SeqCst)
-    }
-
-    /// A node is asked to take the hold again, or has answered.
-    pub(super) fn note_repair(&self, node: usize, is_sent: bool) {
-        match is_sent {
-            true => self.repairing.fetch_or(1 << node, Ordering::SeqCst),
-            false => self.repairing.fetch_and(!(1 << node), Ordering::SeqCst),
-        };
-    }
-
     /// The entry, as a node knows it.
     pub(super) fn entry_at(&self, node: usize) -> Entry {
         Entry { owner: self.request.entry.owner, number: lock(&self.state).entries[node] }
     }
 
-    /// A node of which it is not known whether it holds the entry is to end it. Returns the entry that it may have.
-    pub(super) fn take_back(&self, node: usize) -> Entry {
-        lock(&self.state).take_back(self, node)
-    }
-
-    /// The entry by which a node gets the hold again: another one, if the node may still end the last one (I1).
-    pub(super) fn entry_to_repair(&self, node: usize, may_end: impl Fn(Entry) -> bool) -> Entry {
-        let mut state = lock(&self.state);
-        if may_end(state.entry(self, node)) {
-            state.renumber(self, node);
-        }
-        state.entry(self, node)
-    }
-
-    /// The nodes know the entry by the numbers that it has in another attempt: another number would be a second entry there.
-    pub(super) fn adopt_entries(&mut self, other: &Self) {
-        let entries = lock(&other.state).entries.clone();
-        lock(&self.state).entries = entries;
-        self.is_of_hold = true;
-    }
-
     /// How many nodes must hold it.
     pub(super) fn needed(&self) -> usize {
         lock(&self.state).candidate.needed()
-    }
-
-    /// A node knows the entry by this number from now on. Returns the entry that it had; none if it has ended.
-    pub(super) fn rename_at(&self, node: usize, entry: Entry) -> Option<Entry> {
-        let mut state = lock(&self.state);
-        if state.phase == Phase::Ended {
-            return None;
-        }
-        let before = state.entry(self, node);
-        state.entries[node] = entry.number;
-        Some(before)
-    }
-
-    /// Whether a node may have the entry, or get it, and is not known to hold it.
-    pub(super) fn is_unsure_at(&self, node: usize) -> bool {
-        let is_repairing = self.repairing.load(Ordering::SeqCst) & (1 << node) != 0;
-        let state = lock(&self.state);
-        is_repairing || state.candidate.is_there(node) && !state.candidate.is_held_at(node)
-    }
-
-    /// Whether a node holds it now: one whose lease has ended may have the entry of another client with the same owner.
-    pub(super) fn is_held_now(&self, node: usize, now: Moment) -> bool {
-        lock(&self.state).candidate.is_held_now(node, now)
-    }
-
-    /// A node that holds it has extended its lease, by a request that was sent at this moment.
-    pub(super) fn extend(&self, node: usize, sent: Moment, lease: Duration) {
-        lock(&self.state).candidate.extend(node, sent, lease);
     }
 
     /// A count of a latch stays, whatever becomes of its answer (I6).
@@ -328,7 +262,7 @@ impl Attempt {
 }
 
 impl State {
-    fn entry(&self, attempt: &Attempt, node: usize) -> Entry {
+    pub(super) fn entry(&self, attempt: &Attempt, node: usize) -> Entry {
         Entry { owner: attempt.request.entry.owner, number: self.entries[node] }
     }
 

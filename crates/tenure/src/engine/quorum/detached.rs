@@ -71,9 +71,12 @@ impl Detached {
         insert(&self.releases, name, owner, until);
     }
 
-    /// Every node has confirmed the release.
-    pub(super) fn note_released(&self, name: &LockName, owner: Owner) {
-        lock(&self.releases).remove(&(name.clone(), owner));
+    /// Every node has confirmed the release that was noted until this moment. A later one may have been noted since.
+    pub(super) fn note_released(&self, name: &LockName, owner: Owner, until: Moment) {
+        let (key, mut releases) = ((name.clone(), owner), lock(&self.releases));
+        if releases.get(&key) == Some(&until) {
+            releases.remove(&key);
+        }
     }
 
     pub(super) fn is_releasing(&self, name: &LockName, owner: Owner) -> bool {

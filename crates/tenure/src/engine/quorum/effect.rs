@@ -137,7 +137,7 @@ impl Quorum {
     }
 
     /// Whether a node knows the entry of an attempt as that of a hold of this client.
-    fn is_of_hold(&self, node: usize, attempt: &Attempt) -> bool {
+    pub(super) fn is_of_hold(&self, node: usize, attempt: &Attempt) -> bool {
         let held = self.holds.attempt_of(&attempt.request.name, attempt.request.entry);
         held.is_some_and(|held| held.entry_at(node) == attempt.entry_at(node))
     }

@@ -235,7 +235,7 @@ impl Node {
         !left.is_empty() && left.get(&(name.clone(), entry)).is_some_and(|it| it.keep == 0)
     }
 
-    /// Entries of an owner whose end the node has not been asked for yet, and will not be.
+    /// Entries of an owner whose end the node is not being asked for now, and will not be.
     pub(super) fn forget_ends(&self, name: &LockName, owner: Owner) -> Vec<Entry> {
         let is_its = |(of, entry): &(LockName, Entry), it: &mut Left| {
             of == name && entry.owner == owner && it.keep == 0 && !it.is_in_flight && !it.is_done

@@ -24,6 +24,8 @@ struct Releasing {
     errors: Vec<Option<StoreError>>,
     /// The entry, if it is released by its handle, and the nodes that do not hold it, one bit each.
     handle: Option<(CancelRequest, u8)>,
+    /// Until when it is remembered that a handle is being released.
+    until: Moment,
     done: Option<oneshot::Sender<Result<ReleaseOutcome, StoreError>>>,
 }
 
@@ -52,20 +54,28 @@ impl Quorum {
             Some(attempt) => attempt.entry_at(node),
             None => request.entry,
         };
-        let entries: Vec<_> = (0..self.nodes.len()).map(entry_at).collect();
+        let mut entries: Vec<_> = (0..self.nodes.len()).map(entry_at).collect();
         let ended = attempt.iter().filter(|_| request.keep == 0);
         ended.for_each(|attempt| answer_cancelled(attempt.end()));
         let (known, needed) = match &attempt {
             Some(attempt) => {
-                let state = lock(&attempt.state);
-                let known =
+                let mut state = lock(&attempt.state);
+                let is_known =
                     |node| state.candidate.is_held_at(node) || attempt.request.queue.is_none();
-                ((0..self.nodes.len()).map(known).collect(), state.candidate.needed())
+                let known: Vec<_> = (0..self.nodes.len()).map(is_known).collect();
+                // What is kept gets another number where it is cancelled, in the same step: a grant that is under way must not
+                // count (I1).
+                let keeps = request.keep > 0 && request.linger.is_zero();
+                for (node, _) in known.iter().enumerate().filter(|(_, known)| keeps && !**known) {
+                    entries[node] = state.take_back(attempt, node);
+                }
+                (known, state.candidate.needed())
             }
             None => (vec![true; self.nodes.len()], self.size.majority()),
         };
+        let until = self.forgotten_at();
         if attempt.is_none() && request.keep == 0 {
-            self.detached.note_release(&request.name, request.entry.owner, self.forgotten_at());
+            self.detached.note_release(&request.name, request.entry.owner, until);
         }
         let (done, answer) = oneshot::channel();
         let releasing = Arc::new(Mutex::new(Releasing {
@@ -74,19 +84,16 @@ impl Quorum {
             errors: vec![None; self.nodes.len()],
             handle: (attempt.is_none() && request.keep == 0)
                 .then(|| (CancelRequest { name: request.name.clone(), entry: request.entry }, 0)),
+            until,
             done: Some(done),
         }));
         for (node, is_known) in known.into_iter().enumerate() {
-            let mut request = ReleaseRequest { entry: entries[node], ..request.clone() };
+            let request = ReleaseRequest { entry: entries[node], ..request.clone() };
             if is_known || !request.linger.is_zero() {
                 self.release_at(node, &request, &releasing);
-                continue;
+            } else {
+                self.cancel_at(node, &request, &releasing);
             }
-            // What is kept gets another number there: a grant that is under way must not count, because it is being ended (I1).
-            if let Some(attempt) = attempt.as_ref().filter(|_| request.keep > 0) {
-                request.entry = attempt.take_back(node);
-            }
-            self.cancel_at(node, &request, &releasing);
         }
         Answer::later(async { answer.await.unwrap_or_else(|_| Err(closed())) })
     }
@@ -170,10 +177,10 @@ impl Quorum {
             Ok(ReleaseOutcome::Released { .. }) => all.queues_of_handle(),
             _ => None,
         };
-        let done = all.done.take();
+        let (done, until) = (all.done.take(), all.until);
         drop(all);
         if let Some(CancelRequest { name, entry }) = confirmed {
-            self.detached.note_released(&name, entry.owner);
+            self.detached.note_released(&name, entry.owner, until);
         }
         done.into_iter().for_each(|done| drop(foreign::call(|| done.send(outcome.clone()))));
         if let Some((cancel, nodes)) = queues {

@@ -12,9 +12,9 @@ use super::vote::ack;
 use crate::clock;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
-use crate::core::quorum::{Ack, Claim, Confirmation, Confirmed, Hold};
+use crate::core::quorum::{Ack, Confirmation, Confirmed, Hold};
 use crate::core::shape::{Kind, Shape};
-use crate::engine::{AcquireRequest, Acquired, Answer, Renewal, Renewed};
+use crate::engine::{AcquireRequest, Acquired, Answer, CancelRequest, Renewal, Renewed};
 use crate::error::StoreError;
 use crate::foreign;
 use crate::info::LockInfo;
@@ -175,7 +175,7 @@ impl Quorum {
                 Ack::NotHeld
             }
             Ack::Extended if self.nodes[node].is_behind() => Ack::Silent,
-            Ack::Extended if !attempts.iter().all(|it| self.lasts(node, it, now)) => Ack::Partial,
+            Ack::Extended if !self.all_last(node, &attempts, now) => Ack::Partial,
             Ack::Extended => {
                 let lease = renewal.lease.duration();
                 attempts.iter().for_each(|attempt| attempt.extend(node, sent, lease));
@@ -185,10 +185,14 @@ impl Quorum {
         }
     }
 
-    /// Whether a node holds an entry, and is not about to end it.
-    fn lasts(&self, node: usize, attempt: &Attempt, now: Moment) -> bool {
-        attempt.is_held_now(node, now)
-            && !self.nodes[node].is_ending(&attempt.request.name, attempt.entry_at(node))
+    /// Whether a node holds all entries, and is not about to end one. It does not hold what it is about to end, and is repaired.
+    fn all_last(&self, node: usize, attempts: &[Arc<Attempt>], now: Moment) -> bool {
+        let lasts = |attempt: &Arc<Attempt>| {
+            let is_ending = |entry| self.nodes[node].is_ending(&attempt.request.name, entry);
+            attempt.lasts_at(node, now, is_ending)
+        };
+        // Of all: each is to be repaired.
+        attempts.iter().map(lasts).fold(true, |all, lasts| all & lasts)
     }
 
     /// Reports the outcomes once all are decided, and repairs nodes.
@@ -225,25 +229,38 @@ impl Quorum {
         let answer = self.nodes[node].engine().acquire(request.clone());
         // If it was released meanwhile, or has given back permits, the node must not get them after that.
         match self.holds.permits(&attempt) {
-            None => self.end_at(node, &attempt),
+            None if !self.is_of_hold(node, &attempt) => self.end_at(node, &attempt),
             // Nor may it have them still, by an answer that was lost: it is told again, once this is its only entry there.
             Some(keep) if keep < attempt.request.shape.permits() => {
                 let (name, entry) = (request.name.clone(), request.entry);
                 self.nodes[node].leave_behind_but(keep, name, entry, self.over(&request));
             }
-            Some(_) => {}
+            _ => {}
         }
         let quorum = self.clone();
         on_arrival(answer, move |result| {
             quorum.answered_late(node, &attempt, &result);
             attempt.note_repair(node, false);
             if let Ok(Acquired::Granted(grant)) = result {
-                quorum.holds.regain(&request.name, request.entry.owner, node);
                 let (fence, fences, lease) = (grant.fence, grant.fences, grant.lease);
                 let hold = Hold { fence, fences, stamp: grant.at, at: sent, lease };
-                lock(&attempt.state).candidate.answer(node, Claim::Held(hold));
+                quorum.repaired(node, &attempt, &request, hold);
             }
         });
+    }
+}
+
+impl Quorum {
+    /// A node has the hold again; unless it was taken back there meanwhile, and is to end (I1).
+    fn repaired(&self, node: usize, attempt: &Attempt, request: &AcquireRequest, hold: Hold) {
+        let (name, entry) = (request.name.clone(), request.entry);
+        if attempt.repaired(node, entry, hold) {
+            self.holds.regain(&name, entry.owner, node);
+        } else if attempt.is_let_go() {
+            self.watch_entry(node, name, entry);
+        } else {
+            self.nodes[node].end(CancelRequest { name, entry }, self.over(request));
+        }
     }
 }
 

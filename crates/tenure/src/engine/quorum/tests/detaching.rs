@@ -52,7 +52,7 @@ fn a_hold_that_was_to_be_detached_is_released_by_its_guard() {
 
 /// I1: a node has a writer without its client's knowledge, and was to end it. The process with the handle counts that node.
 #[test]
-fn what_was_to_end_before_a_hold_was_detached_ends_after_it() {
+fn what_was_to_end_is_not_ended_once_the_hold_was_detached() {
     let (scene, entry) = (Scene::new(), someone());
     let other = scene.another();
     let shape = Shape::new(Kind::ReadWrite, Shape::MAX_LIMIT, Shape::MAX_LIMIT).unwrap();

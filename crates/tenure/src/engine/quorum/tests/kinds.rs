@@ -166,7 +166,6 @@ fn a_node_that_is_repaired_beside_the_entry_of_a_writer_gives_its_permits_back()
     scene.downgrade(entry);
     scene.set_down(0, false);
     scene.renew(entry);
-    assert_eq!(scene.info_at(0).holders[0].entries, 2, "the first one ends within a second");
     let until = clock::now() + Duration::from_secs(30);
     while scene.permits_at(0) != Some(1) {
         assert!(clock::now() < until, "the node has {:?} permits", scene.permits_at(0));
