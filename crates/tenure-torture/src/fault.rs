@@ -51,6 +51,16 @@ pub(crate) enum Fault {
     MoveSlots,
 }
 
+impl Fault {
+    /// Whether it is over at once, and no lock has to wait for the end of a lease.
+    pub(crate) fn is_small(self) -> bool {
+        matches!(
+            self,
+            Self::ScriptFlush | Self::ClientKill | Self::LoseReply | Self::LoseRequest | Self::Cut
+        )
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.to_possible_value();

@@ -12,8 +12,20 @@ use crate::stage::{Stage, upto};
 use crate::time::{Micros, now, pass};
 use crate::worker::LEASE;
 
+/// How many of a hundred faults are small ones, of those that the topology has: so there are many in an hour, and the clients work
+/// meanwhile.
+const SMALL: u32 = 75;
+
+/// For so long there are all faults, and then, for as long, only those after which there must never be two holders: otherwise nearly
+/// all of a run would be excused.
+const PERIOD: Micros = 60_000_000;
+
 pub(crate) struct Nemesis {
     faults: Vec<Fault>,
+    /// Those that excuse nothing.
+    strict: Vec<Fault>,
+    /// The small ones of these.
+    small: Vec<Fault>,
     random: fastrand::Rng,
     history: File,
 }
@@ -33,7 +45,19 @@ impl Nemesis {
         }
         faults.retain(|fault| chosen.is_empty() || chosen.contains(fault));
         let history = File::create(folder.join("faults.history")).map_err(|it| it.to_string())?;
-        Ok(Self { faults, random: fastrand::Rng::with_seed(seed), history })
+        let strict: Vec<_> = faults.iter().copied().filter(|it| !stage.excuses(*it)).collect();
+        let small = strict.iter().copied().filter(|fault| fault.is_small()).collect();
+        Ok(Self { faults, strict, small, random: fastrand::Rng::with_seed(seed), history })
+    }
+
+    fn choose(&mut self, is_strict: bool) -> Fault {
+        let is_small = !self.small.is_empty() && self.random.u32(..100) < SMALL;
+        let faults = match is_small {
+            true => &self.small,
+            false if is_strict && !self.strict.is_empty() => &self.strict,
+            false => &self.faults,
+        };
+        faults[self.random.usize(..faults.len())]
     }
 
     /// Injects faults until a moment. Between two of them the clients work undisturbed, for a moment mostly, and sometimes for
@@ -44,10 +68,11 @@ impl Nemesis {
         stage: &mut dyn Stage,
         clients: &mut Clients,
     ) -> io::Result<()> {
+        let began = now();
         while now() < until {
-            let rest = if self.random.u32(..50) == 0 { 9_000 } else { self.random.u64(1..150) };
+            let rest = if self.random.u32(..400) == 0 { 9_000 } else { self.random.u64(1..60) };
             pass(Duration::from_millis(rest));
-            let fault = self.faults[self.random.usize(..self.faults.len())];
+            let fault = self.choose((now() - began) / PERIOD % 2 == 1);
             self.inject(fault, stage, clients)?;
         }
         Ok(())
