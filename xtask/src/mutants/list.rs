@@ -14,10 +14,26 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "renewal of a lost lock succeeds",
         file: "engine/redis/lua/renew.lua",
-        from: "if not holder or holder.entries == '' then\n    return '0'",
-        to: "if not holder or holder.entries == '' then\n    return '1'",
+        from: "if not holder or not has(holder.entries, number == '' and '0' or number) then\n    return '0'",
+        to: "if not holder or not has(holder.entries, number == '' and '0' or number) then\n    return '1'",
         target: "conformance",
         test: "redis::a_renewal_never_recreates_a_missing_lock",
+    },
+    Mutant {
+        name: "any entry of the owner is renewed",
+        file: "core/lock.rs",
+        from: "is_some_and(|holder| holder.entries.has(number))",
+        to: "is_some()",
+        target: "conformance",
+        test: "memory::a_renewal_is_for_the_entry_that_it_names",
+    },
+    Mutant {
+        name: "a node counts though it lacks an entry of the hold",
+        file: "engine/quorum/renewing.rs",
+        from: "attempts => attempts.iter().all(is_proved),",
+        to: "attempts => attempts.iter().any(is_proved),",
+        target: "lib",
+        test: "engine::quorum::tests::detaching::a_node_counts_only_with_all_entries_of_its_client",
     },
     Mutant {
         name: "renewal shortens the lease",

@@ -116,9 +116,9 @@ impl Tenure {
         replicas: Option<Replicas>,
     ) -> Result<Moment, Error> {
         self.client.driver.check()?;
-        let (name, owner) = (handle.name().clone(), handle.owner());
+        let (name, entry) = (handle.name().clone(), handle.entry());
         let sent = clock::now();
-        let renewal = Renewal { name: name.clone(), owner, lease, commit: None };
+        let renewal = Renewal { name: name.clone(), entry, lease, commit: None };
         match (self.client.driver.renew_one(renewal, replicas).await, replicas) {
             (Ok(Renewed::Unreplicated { replicas }), Some(asked)) => {
                 Err(Error::unreplicated(&name, "adopt", replicas, asked))

@@ -90,15 +90,17 @@ impl LockState {
         }
     }
 
-    /// Extends the lease, if the owner still has one. A lease never becomes shorter, so a late renewal
+    /// Extends the lease, if the entry still holds. A lease never becomes shorter, so a late renewal
     /// cannot shorten what an earlier answer promised (I2); a missing hold is never created (I3).
     pub(crate) fn renew(&mut self, renewal: &Renewal, scene: &mut Scene<'_>) -> Renewed {
         self.settle(&renewal.name, scene);
-        if !self.extend(renewal.owner, scene.now.clock + renewal.lease.duration()) {
+        let Entry { owner, number } = renewal.entry;
+        let is_held = self.holders.find(owner).is_some_and(|holder| holder.entries.has(number));
+        if !is_held || !self.extend(owner, scene.now.clock + renewal.lease.duration()) {
             return Renewed::NotHeld;
         }
         if let Some(fence) = renewal.commit {
-            self.commit(renewal.owner, fence, scene);
+            self.commit(owner, fence, scene);
         }
         Renewed::Extended
     }

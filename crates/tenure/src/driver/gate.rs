@@ -71,8 +71,8 @@ impl Engine for Gate {
         self.ask(|engine| engine.renew_replicated(renewals, replicas))
     }
 
-    fn server_of(&self, name: &LockName, owner: Owner) -> u64 {
-        self.check().map_or(0, |()| self.engine().server_of(name, owner))
+    fn server_of(&self, name: &LockName, entry: Entry) -> u64 {
+        self.check().map_or(0, |()| self.engine().server_of(name, entry))
     }
 
     fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {

@@ -54,8 +54,7 @@ impl Driver {
         // replicas delay renewals that do not wait for them.
         let mut alike: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for held in batch {
-            let key =
-                (self.engine.server_of(&held.name, held.entry.owner), held.replicas_of_renewals());
+            let key = (self.engine.server_of(&held.name, held.entry), held.replicas_of_renewals());
             alike.entry(key).or_default().push(held);
         }
         for ((_, replicas), mut batch) in alike {
@@ -191,7 +190,7 @@ impl Driver {
 }
 
 pub(super) fn renewal(held: &Arc<Held>) -> Renewal {
-    Renewal { name: held.name.clone(), owner: held.entry.owner, lease: held.lease, commit: None }
+    Renewal { name: held.name.clone(), entry: held.entry, lease: held.lease, commit: None }
 }
 
 /// Reports how much of the lease was left when its renewal was confirmed: it would have ended at `deadline`. A third of the lease passes before the first

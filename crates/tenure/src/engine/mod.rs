@@ -127,7 +127,7 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Returns a number that is the same for locks which one server has, or as many nodes must confirm. Renewals with different
     /// numbers are sent apart, so that those of a server that does not answer delay no others.
-    fn server_of(&self, _name: &LockName, _owner: Owner) -> u64 {
+    fn server_of(&self, _name: &LockName, _entry: Entry) -> u64 {
         0
     }
 

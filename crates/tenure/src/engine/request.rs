@@ -125,13 +125,14 @@ impl Standing {
     pub const AHEAD_COUNTED: u32 = 8;
 }
 
-/// A request to extend the lease of an owner that holds the lock.
+/// A request to extend the lease of a holder.
 #[derive(Clone, Debug)]
 pub struct Renewal {
     /// The lock.
     pub name: LockName,
-    /// Its holder.
-    pub owner: Owner,
+    /// An entry of its holder. One that the store does not have, or that has ended, is *not held*, though its owner may have others:
+    /// these may end at any time.
+    pub entry: Entry,
     /// The lease from now on.
     pub lease: Lease,
     /// In the same step, raises the holder's fence and the last fence of the lock to this one, where they are
@@ -146,7 +147,7 @@ pub enum Renewed {
     /// The lease now ends no earlier than its length after the request was sent. The fence to commit, if any, is
     /// stored.
     Extended,
-    /// The owner does not hold the lock. Nothing was changed, and nothing was created (I3).
+    /// The owner does not hold the lock by this entry. Nothing was changed, and nothing was created (I3).
     NotHeld,
     /// The lease was extended in the store, but fewer replicas than asked for have confirmed it in time. Only the answer
     /// to a [replicated renewal](super::Engine::renew_replicated).

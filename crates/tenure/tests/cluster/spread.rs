@@ -74,7 +74,7 @@ async fn shares_calls(cluster: Arc<Cluster>) {
     assert_eq!(calls(&cluster).await - before, 3, "one for each node");
     let renewal = |it: &AcquireRequest| Renewal {
         name: it.name.clone(),
-        owner: it.entry.owner,
+        entry: it.entry,
         lease: it.lease,
         commit: None,
     };

@@ -21,7 +21,7 @@ pub(crate) async fn renewal_and_reentry_keep_the_fence(store: &impl Fixture) {
     let client = store.client();
     let entry = Entry { number: 1, ..someone() };
     let fence = client.take("x", entry).await.fence;
-    client.renew("x", entry.owner, long()).await;
+    client.renew("x", entry, long()).await;
     assert_eq!(client.take("x", Entry { number: 2, ..entry }).await.fence, fence);
     assert_eq!(client.inspect("x").await.holders[0].fence, fence);
 }

@@ -238,8 +238,8 @@ impl Client {
         queued(self.acquire(waiting(lock, entry)).await)
     }
 
-    pub(crate) async fn renew(&self, lock: &str, owner: Owner, lease: Lease) -> Renewed {
-        let renewals = vec![Renewal { name: name(lock), owner, lease, commit: None }];
+    pub(crate) async fn renew(&self, lock: &str, entry: Entry, lease: Lease) -> Renewed {
+        let renewals = vec![Renewal { name: name(lock), entry, lease, commit: None }];
         self.renew_all(renewals).await[0]
     }
 

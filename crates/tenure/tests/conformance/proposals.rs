@@ -31,7 +31,7 @@ fn repairing(request: AcquireRequest, fence: u64) -> AcquireRequest {
 
 async fn commit(client: &Client, entry: Entry, fence: u64) -> Renewed {
     let commit = Some(Fence::from_value(fence));
-    let renewal = Renewal { name: name("x"), owner: entry.owner, lease: long(), commit };
+    let renewal = Renewal { name: name("x"), entry, lease: long(), commit };
     client.renew_all(vec![renewal]).await[0]
 }
 
@@ -44,7 +44,7 @@ pub(crate) async fn a_proposal_above_the_last_fence_is_granted(store: &impl Fixt
     assert_eq!(again.fence.value(), fence, "the same entry has the same grant");
     let busy = client.acquire(proposing(request("x", second), fence + 1)).await;
     assert_eq!(busy, Acquired::Busy);
-    assert_eq!(client.renew("x", first.owner, long()).await, Renewed::Extended);
+    assert_eq!(client.renew("x", first, long()).await, Renewed::Extended);
     assert_eq!(client.release("x", first).await, RELEASED);
     let last = Fence::from_value(fence);
     let outdated = client.acquire(proposing(request("x", second), fence)).await;

@@ -119,7 +119,7 @@ pub(crate) async fn an_unclaimed_handover_goes_to_the_next(store: &impl Fixture)
     assert_eq!((entry, grant.lease), (frozen, ms(50)));
     pass(ms(70)).await;
     granted(client.acquire(waiting("x", live)).await);
-    assert_eq!(client.renew("x", frozen.owner, long()).await, Renewed::NotHeld);
+    assert_eq!(client.renew("x", frozen, long()).await, Renewed::NotHeld);
 }
 
 pub(crate) async fn a_claimed_handover_has_the_full_lease(store: &impl Fixture) {
@@ -130,7 +130,7 @@ pub(crate) async fn a_claimed_handover_has_the_full_lease(store: &impl Fixture) 
     queued(client.acquire(AcquireRequest { queue, ..waiting("x", waiter) }).await);
     client.release("x", holder).await;
     client.next_grant().await;
-    assert_eq!(client.renew("x", waiter.owner, long()).await, Renewed::Extended);
+    assert_eq!(client.renew("x", waiter, long()).await, Renewed::Extended);
     pass(ms(100)).await;
     assert_eq!(client.acquire(request("x", someone())).await, Acquired::Busy);
 }

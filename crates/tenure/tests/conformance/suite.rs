@@ -22,6 +22,7 @@ macro_rules! conformance_suite {
             exclusion: second_owner_is_refused, a_released_lock_is_free, names_do_not_touch,
                 permits_never_exceed_the_limit, another_kind_or_limit_is_refused;
             identity: only_the_owner_releases, only_the_owner_renews,
+                a_renewal_is_for_the_entry_that_it_names,
                 a_renewal_never_recreates_a_missing_lock, a_waiter_is_no_owner;
             leases: a_lease_that_ended_frees_the_lock, a_renewal_extends_the_lease,
                 a_renewal_never_shortens_the_lease, many_leases_are_renewed_in_one_call,

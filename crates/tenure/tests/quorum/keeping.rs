@@ -140,3 +140,24 @@ async fn a_silent_node_delays_no_renewal_that_needs_a_majority() {
         guards.get(name).unwrap().ensure_held().unwrap();
     }
 }
+
+/// I9: a node has lost one of two locks, and another node is silent, so that it is not known for seconds whether that lock is held. The
+/// other one, which was renewed in the same call, was lost with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_is_not_decided_delays_no_other() {
+    let lease = Duration::from_secs(2);
+    let (nodes, client, paths) = with_lease(LONGEST).await;
+    drop(client.lock("warm").acquire().await.unwrap());
+    nodes.until_empty().await;
+    let locks = [client.lock("a").lease(lease), client.lock("b").lease(lease)];
+    let guards = acquire_all(locks, Wait::forever()).await.unwrap();
+    for node in 0..3 {
+        until("the node has both", async || nodes.locks_at(node).await == 2).await;
+    }
+    paths[2].black_hole();
+    let mut node = nodes.0[0].connect().unwrap();
+    node.command(&["DEL", "tenure:{a}"]).unwrap();
+    until("it is lost", async || guards.get("a").unwrap().is_lost()).await;
+    pass(lease).await;
+    guards.get("b").unwrap().ensure_held().unwrap();
+}

@@ -23,6 +23,7 @@ pub(crate) enum Operation {
     Renew {
         lock: Lock,
         owner: u8,
+        number: u8,
         lease: u16,
         commit: Option<Offer>,
     },
@@ -220,8 +221,15 @@ fn operation(proposes: bool) -> impl Strategy<Value = Operation> {
         8 => acquire.prop_map(|(lock, owner, number, lease, queue, proposal)| {
             Operation::Acquire { lock, owner, number, lease, queue, proposal }
         }),
-        3 => (lock(), owner.clone(), lease, commit)
-            .prop_map(|(lock, owner, lease, commit)| Operation::Renew { lock, owner, lease, commit }),
+        3 => (lock(), owner.clone(), number.clone(), lease, commit).prop_map(
+            |(lock, owner, number, lease, commit)| Operation::Renew {
+                lock,
+                owner,
+                number,
+                lease,
+                commit
+            }
+        ),
         5 => (lock(), owner.clone(), number.clone(), linger, keep).prop_map(
             |(lock, owner, number, linger, keep)| Operation::Release {
                 lock,

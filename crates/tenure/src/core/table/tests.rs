@@ -96,6 +96,7 @@ fn a_hand_over_is_not_taken_for_a_grant_of_its_proposal() {
         Operation::Renew {
             lock: Lock::Mutex,
             owner: 3,
+            number: 0,
             lease: 10,
             commit: Some(Offer::AtTime(58_175_244)),
         },
@@ -103,6 +104,34 @@ fn a_hand_over_is_not_taken_for_a_grant_of_its_proposal() {
         acquire(Lock::ReadWrite, 4, 10, Some(queue), None),
         Operation::Pass { millis: 57, wall_jump: 0 },
         acquire(Lock::ReadWrite, 4, 10, None, Some((Offer::AfterLast(1), Purpose::Repair))),
+    ];
+    assert_eq!(judge::<Table>(&operations), Ok(()));
+}
+
+/// A request raises the limit of a semaphore, which lets another entry of its owner in, and is refused as an upgrade then.
+#[test]
+fn a_request_that_raises_the_limit_for_another_entry_of_its_owner_has_set_it() {
+    let acquire = |owner, number, queue| Operation::Acquire {
+        lock: Lock::Semaphore,
+        owner,
+        number,
+        lease: 10,
+        queue,
+        proposal: None,
+    };
+    let queue = Some(Queue { heartbeat: 29, claim: 10, fences: 1 });
+    let cancel = Operation::Cancel { lock: Lock::Semaphore, owner: 2, number: 0 };
+    let operations = [
+        acquire(4, 0, None),
+        acquire(2, 0, queue),
+        acquire(1, 1, queue),
+        acquire(3, 0, None),
+        cancel,
+        acquire(3, 2, queue),
+        acquire(1, 0, None),
+        Operation::Renew { lock: Lock::Semaphore, owner: 4, number: 0, lease: 60, commit: None },
+        Operation::Pass { millis: 10, wall_jump: 0 },
+        Operation::Inspect { lock: Lock::Semaphore },
     ];
     assert_eq!(judge::<Table>(&operations), Ok(()));
 }

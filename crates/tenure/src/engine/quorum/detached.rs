@@ -138,15 +138,6 @@ impl Quorum {
         self.detached.note(name, owner, self.longest);
     }
 
-    /// Nodes may have the owner of a detached hold by entries that were to end, and that the process with the handle counts: these end
-    /// once it was released.
-    pub(super) fn watch_ends(&self, name: &LockName, owner: Owner) {
-        for (node, it) in self.nodes.iter().enumerate() {
-            let ends = it.forget_ends(name, owner).into_iter();
-            ends.for_each(|entry| self.watch_entry(node, name.clone(), entry));
-        }
-    }
-
     /// A hold that was noted as detached was not, because its owner has other entries.
     pub(super) fn note_kept(&self, name: &LockName, owner: Owner) {
         lock(&self.detached.holds).remove(&(name.clone(), owner));

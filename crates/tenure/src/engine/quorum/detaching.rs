@@ -115,14 +115,16 @@ impl Quorum {
         }
     }
 
-    /// A hold was detached: the process with its handle ends it by the number that most nodes have. Another one is ended here, after
-    /// that: a renewal of that process counts each node that has the owner, by whatever number (I1).
-    pub(super) fn watch_unrenamed(&self, attempt: &Attempt) {
+    /// A hold was detached: the process with its handle renews and ends it by the number that most nodes have. A node that has another
+    /// one does not count for that process, which never ends it: it is ended here.
+    pub(super) fn end_unnamed(&self, attempt: &Attempt) {
         let entries: Vec<_> = (0..self.nodes.len()).map(|node| attempt.entry_at(node)).collect();
         let times = |entry: &Entry| entries.iter().filter(|it| *it == entry).count();
         let common = entries.iter().copied().max_by_key(times);
-        for (node, _) in entries.iter().enumerate().filter(|(_, entry)| Some(**entry) != common) {
-            self.watch_late(node, attempt);
+        let others = entries.into_iter().enumerate().filter(|(_, entry)| Some(*entry) != common);
+        for (node, entry) in others {
+            let end = CancelRequest { name: attempt.request.name.clone(), entry };
+            self.nodes[node].end(end, self.over(&attempt.request));
         }
     }
 

@@ -197,15 +197,15 @@ impl Quorum {
     }
 
     fn commit(self: &Arc<Self>, attempt: &Arc<Attempt>, fence: Fence, sent: Moment) {
-        let renewal = Renewal {
-            name: attempt.request.name.clone(),
-            owner: attempt.request.entry.owner,
-            lease: attempt.request.lease,
-            commit: Some(fence),
-        };
         for (node, it) in self.nodes.iter().enumerate() {
+            let renewal = Renewal {
+                name: attempt.request.name.clone(),
+                entry: attempt.entry_at(node),
+                lease: attempt.request.lease,
+                commit: Some(fence),
+            };
             let (quorum, attempt) = (self.clone(), attempt.clone());
-            on_arrival(it.engine().renew(vec![renewal.clone()]), move |result| {
+            on_arrival(it.engine().renew(vec![renewal]), move |result| {
                 let short = || Err(StoreError::unknown("the answer is too short"));
                 let result = result.and_then(|mut all| all.pop().unwrap_or_else(short));
                 let effect = attempt.committed(&quorum, (node, sent), result);

@@ -2,7 +2,7 @@
 //!
 //! **Re-entries.** A further entry of an owner that holds the lock is counted here, and no node learns of it: a node that had
 //! missed it would free the lock with the release of the first one (I1). Two entries of an owner are at the nodes only
-//! if they were asked for at the same time, or by different clients. So a node counts for a hold only if it is known to have
+//! if they were asked for at the same time, or by different clients. So a node counts for a hold only if it says that it has
 //! *every* entry of the owner that this client has at the nodes.
 //!
 //! **Lost holds** stay until their entries end. What the same owner is granted later is another hold: it does not stand for
@@ -85,9 +85,13 @@ impl Holds {
         self.with_last(name, owner, give_up).unwrap_or(false)
     }
 
-    /// A majority has confirmed the hold: it may be relied on until then.
-    pub(super) fn extend(&self, name: &LockName, owner: Owner, until: Moment) {
-        self.with_last(name, owner, |record| record.extend(until));
+    /// A majority has confirmed the hold of an entry: it may be relied on until then.
+    pub(super) fn extend(&self, name: &LockName, entry: Entry, until: Moment) {
+        self.with_last(name, entry.owner, |record| {
+            if record.is_in(entry) {
+                record.extend(until);
+            }
+        });
     }
 
     /// An entry ends.
@@ -177,16 +181,36 @@ impl Holds {
         self.with_last(name, owner, attempts).unwrap_or_default()
     }
 
-    /// The requests that repair a node: one for each entry that it is not known to have.
+    /// What nodes have of the hold of an entry; none if this client does not know the entry. Of one that has ended, or whose hold
+    /// was lost, nothing.
+    pub(super) fn attempts_for(&self, name: &LockName, entry: Entry) -> Option<Vec<Arc<Attempt>>> {
+        let holds = lock(&self.by_owner);
+        let (last, lost) = holds.get(&(name.clone(), entry.owner))?.split_last()?;
+        if last.is_in(entry) {
+            return Some(last.attempts().cloned().collect());
+        }
+        let is_known = last.knows(entry) || lost.iter().any(|record| record.knows(entry));
+        is_known.then(Vec::new)
+    }
+
+    /// The requests that repair a node for the hold of an entry: one for each entry that it is not known to have.
     pub(super) fn repairs(
         &self,
         name: &LockName,
-        owner: Owner,
+        entry: Entry,
         node: usize,
         may_end: impl Fn(Entry) -> bool,
     ) -> Vec<(Arc<Attempt>, AcquireRequest)> {
-        let repairs = |record: &mut Record| record.repairs(node, clock::now(), may_end);
-        self.with_last(name, owner, repairs).unwrap_or_default()
+        let repairs = |record: &mut Record| match record.is_in(entry) {
+            true => record.repairs(node, clock::now(), may_end),
+            false => Vec::new(),
+        };
+        self.with_last(name, entry.owner, repairs).unwrap_or_default()
+    }
+
+    /// Whether a node has taken the lock away from an owner, and has not got it back since.
+    pub(super) fn is_lost_at(&self, name: &LockName, owner: Owner, node: usize) -> bool {
+        self.with_last(name, owner, |record| record.is_lost_at(node)).unwrap_or(false)
     }
 
     /// A node that had lost the hold has it again.

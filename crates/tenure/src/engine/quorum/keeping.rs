@@ -61,19 +61,37 @@ impl Attempt {
         is_repairing || state.candidate.is_there(node) && !state.candidate.is_held_at(node)
     }
 
-    /// Whether a node holds it now, and is not about to end it: then it counts no more.
-    pub(super) fn lasts_at(
+    /// A node has extended the lease of this entry. True if that is the entry that it has now, and it is not being ended: what is
+    /// about to end there does not count (I1).
+    pub(super) fn proved_at(
         &self,
         node: usize,
-        now: Moment,
-        is_ending: impl FnOnce(Entry) -> bool,
+        entry: Entry,
+        (sent, lease): (Moment, Duration),
+        is_ending: bool,
     ) -> bool {
         let mut state = lock(&self.state);
-        let is_ending = is_ending(state.entry(self, node));
-        if is_ending {
+        if state.entry(self, node) != entry || state.phase == Phase::Ended {
+            return false;
+        } else if is_ending {
+            state.candidate.give_back(node);
+            return false;
+        } else if state.candidate.is_held_at(node) {
+            state.candidate.extend(node, sent, lease);
+        } else {
+            let fence = state.proposal;
+            let hold = Hold { fence, fences: 1, stamp: Moment::ZERO, at: sent, lease };
+            state.candidate.answer(node, Claim::Held(hold));
+        }
+        true
+    }
+
+    /// A node does not have this entry.
+    pub(super) fn missing_at(&self, node: usize, entry: Entry) {
+        let mut state = lock(&self.state);
+        if state.entry(self, node) == entry {
             state.candidate.give_back(node);
         }
-        !is_ending && state.candidate.is_held_now(node, now)
     }
 
     /// A node has the hold again, by this entry. False if it was taken back there meanwhile.
@@ -95,13 +113,8 @@ impl Attempt {
         lock(&self.state).phase == Phase::Granted
     }
 
-    /// Whether a node holds it now: one whose lease has ended may have the entry of another client with the same owner.
+    /// Whether a node is known to hold it now.
     pub(super) fn is_held_now(&self, node: usize, now: Moment) -> bool {
         lock(&self.state).candidate.is_held_now(node, now)
-    }
-
-    /// A node that holds it has extended its lease, by a request that was sent at this moment.
-    pub(super) fn extend(&self, node: usize, sent: Moment, lease: Duration) {
-        lock(&self.state).candidate.extend(node, sent, lease);
     }
 }

@@ -202,8 +202,8 @@ impl Engine for QuorumEngine {
     }
 
     /// The number of nodes that must confirm a renewal; zero if it is asked for.
-    fn server_of(&self, name: &LockName, owner: Owner) -> u64 {
-        self.quorum.needed_to_renew(name, owner).map_or(0, |nodes| nodes as u64)
+    fn server_of(&self, name: &LockName, entry: Entry) -> u64 {
+        self.quorum.needed_to_renew(name, entry).map_or(0, |nodes| nodes as u64)
     }
 
     fn acquire_all(&self, requests: Vec<AcquireRequest>) -> Vec<Answer<Acquired>> {
@@ -239,9 +239,8 @@ impl Engine for QuorumEngine {
         }
         detached.iter().for_each(|attempt| attempt.let_go());
         detached.iter().for_each(|attempt| self.quorum.watch_unsure(attempt));
-        self.quorum.watch_ends(name, owner);
         self.quorum.end_questions(name, owner);
-        detached.iter().for_each(|attempt| self.quorum.watch_unrenamed(attempt));
+        detached.iter().for_each(|attempt| self.quorum.end_unnamed(attempt));
         self.quorum.nodes.iter().try_for_each(|node| node.engine().detach(name, owner))
     }
 

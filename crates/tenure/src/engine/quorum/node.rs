@@ -17,7 +17,7 @@ use crate::core::name::LockName;
 use crate::core::quorum::{Calendar, Reliability};
 use crate::engine::{Answer, CancelRequest, Engine, ReleaseOutcome, ReleaseRequest};
 use crate::error::StoreError;
-use crate::owner::{Entry, Owner};
+use crate::owner::Entry;
 use crate::sync::lock;
 use crate::telemetry;
 
@@ -233,14 +233,6 @@ impl Node {
     pub(super) fn is_ending(&self, name: &LockName, entry: Entry) -> bool {
         let left = lock(&self.left);
         !left.is_empty() && left.get(&(name.clone(), entry)).is_some_and(|it| it.keep == 0)
-    }
-
-    /// Entries of an owner whose end the node is not being asked for now, and will not be.
-    pub(super) fn forget_ends(&self, name: &LockName, owner: Owner) -> Vec<Entry> {
-        let is_its = |(of, entry): &(LockName, Entry), it: &mut Left| {
-            of == name && entry.owner == owner && it.keep == 0 && !it.is_in_flight && !it.is_done
-        };
-        lock(&self.left).extract_if(is_its).map(|((_, entry), _)| entry).collect()
     }
 
     /// The node has not confirmed the end of an entry: it is asked again later.

@@ -103,6 +103,11 @@ impl Record {
         self.counts(entry) || self.attempts.iter().any(|it| it.request.entry == entry)
     }
 
+    /// Whether an entry has not ended: one that was released may stand for others.
+    pub(super) fn is_in(&self, entry: Entry) -> bool {
+        self.knows(entry) && self.released != Some(entry)
+    }
+
     /// Counts a further entry. Returns the fence; none if the nodes must be asked.
     pub(super) fn enter(&mut self, request: &AcquireRequest) -> Option<Fence> {
         let (shape, entry) = (request.shape, request.entry);
@@ -181,6 +186,11 @@ impl Record {
     pub(super) fn lose(&mut self, node: usize) {
         self.lost |= 1 << node;
         self.attempts.iter().for_each(|it| lock(&it.state).candidate.give_back(node));
+    }
+
+    /// Whether a node has taken it away, and has not got it back since.
+    pub(super) fn is_lost_at(&self, node: usize) -> bool {
+        self.lost & (1 << node) != 0
     }
 
     /// Whether too few of so many nodes are left.

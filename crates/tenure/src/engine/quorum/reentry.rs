@@ -16,12 +16,7 @@ impl Quorum {
         let fence = self.holds.enter(request)?;
         let AcquireRequest { name, entry, lease, .. } = request.clone();
         let at = clock::now();
-        let renewed = self.renew(vec![Renewal {
-            name: name.clone(),
-            owner: entry.owner,
-            lease,
-            commit: None,
-        }]);
+        let renewed = self.renew(vec![Renewal { name: name.clone(), entry, lease, commit: None }]);
         let (quorum, request) = (self.clone(), request.clone());
         Some(Answer::later(async move {
             let missing = || Err(StoreError::unknown("the renewal was not answered"));

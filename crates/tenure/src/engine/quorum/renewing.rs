@@ -1,14 +1,15 @@
 //! Renewals, and repairs of nodes that lost a hold.
 
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::Quorum;
 use super::arrival::on_arrival;
 use super::attempt::Attempt;
 use super::errors::closed;
 use super::vote::ack;
+use super::{Quorum, pause};
 use crate::clock;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
@@ -18,17 +19,26 @@ use crate::engine::{AcquireRequest, Acquired, Answer, CancelRequest, Renewal, Re
 use crate::error::StoreError;
 use crate::foreign;
 use crate::info::LockInfo;
-use crate::owner::Owner;
+use crate::owner::Entry;
 use crate::sync::lock;
 
 /// Why a node that has extended the lease of an owner does not count.
-const PARTIAL: &str = "it has this owner, but perhaps by an entry of another client, because the lease that was known has ended";
+const PARTIAL: &str = "it does not have every entry by which this owner holds the lock";
+
+/// How long renewals that are decided wait at most for others of the same call, in parts of the shortest lease: the next attempt
+/// follows when half of it has passed.
+const PARTS_OF_LEASE: u32 = 6;
+
+/// The same, whatever the lease is: a claim lease is shorter.
+const UNDECIDED: Duration = Duration::from_millis(400);
 
 type Outcomes = Vec<Result<Renewed, StoreError>>;
 
 /// Renewals under way.
 struct Renewing {
     renewals: Vec<Renewal>,
+    /// What the nodes are asked for each of them.
+    asked: Vec<Asked>,
     sent: Moment,
     confirmations: Vec<Confirmation>,
     /// How many nodes each of them needs.
@@ -37,7 +47,27 @@ struct Renewing {
     repaired: Vec<u8>,
     /// Per renewal and node.
     errors: Vec<Vec<Option<StoreError>>>,
+    rest: Rest,
     done: Option<oneshot::Sender<Result<Outcomes, StoreError>>>,
+}
+
+/// The renewals of a call that are not decided when others are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    None,
+    /// They are awaited for a moment.
+    Awaited,
+    /// They have been awaited for long enough: whether they took effect is not known.
+    Over,
+}
+
+/// What the nodes are asked: whether they have each entry of a hold. An entry has a number of its own at each node, and the node
+/// says whether it has that one: what may end there has another number (I1).
+struct Asked {
+    /// None of a hold that this client has only by its handle.
+    attempts: Vec<Arc<Attempt>>,
+    /// By node, the entries of the attempts, in their order; or that of the handle.
+    entries: Vec<Vec<Entry>>,
 }
 
 /// Whether it is known how many nodes a renewal needs.
@@ -56,54 +86,70 @@ impl Quorum {
             return Answer::now(Err(error));
         }
         if let [renewal] = &renewals[..]
-            && self.is_releasing(renewal)
+            && self.is_over(renewal)
         {
             return Answer::now(Ok(vec![Ok(Renewed::NotHeld)]));
         }
         let sent = clock::now();
         let (done, answer) = oneshot::channel();
-        let is_handle: Vec<_> = renewals.iter().map(|it| self.is_handle(it)).collect();
-        let known = |is_handle: &bool| if *is_handle { Known::Asked } else { Known::Yes };
+        let asked: Vec<_> = renewals.iter().map(|it| self.asked(it)).collect();
+        let known = |asked: &Asked| if asked.is_handle() { Known::Asked } else { Known::Yes };
+        let by_node: Vec<_> =
+            (0..self.nodes.len()).map(|it| at_node(it, &renewals, &asked)).collect();
+        let handles: Vec<_> = (0..renewals.len()).filter(|at| asked[*at].is_handle()).collect();
+        let names = renewals.clone();
         let renewing = Arc::new(Mutex::new(Renewing {
-            confirmations: renewals.iter().map(|it| self.confirmation(it, sent)).collect(),
-            known: is_handle.iter().map(known).collect(),
+            confirmations: asked.iter().map(|it| self.confirmation(it, sent)).collect(),
+            known: asked.iter().map(known).collect(),
             repaired: vec![0; renewals.len()],
             errors: vec![vec![None; self.nodes.len()]; renewals.len()],
-            renewals: renewals.clone(),
+            renewals,
+            asked,
             sent,
+            rest: Rest::None,
             done: Some(done),
         }));
-        for at in (0..renewals.len()).filter(|at| is_handle[*at]) {
-            self.ask_how_many(&renewing, at, &renewals[at].name);
+        for at in handles {
+            self.ask_how_many(&renewing, at, &names[at].name);
         }
-        for (node, it) in self.nodes.iter().enumerate() {
+        for (node, renewals) in by_node.into_iter().enumerate() {
             let (quorum, renewing) = (self.clone(), renewing.clone());
-            on_arrival(it.engine().renew(renewals.clone()), move |result| {
+            on_arrival(self.nodes[node].engine().renew(renewals), move |result| {
                 quorum.count_renewals(&renewing, node, result);
             });
         }
         Answer::later(async { answer.await.unwrap_or_else(|_| Err(closed())) })
     }
 
-    fn confirmation(&self, renewal: &Renewal, sent: Moment) -> Confirmation {
-        let needed = self.needed_to_renew(&renewal.name, renewal.owner);
+    fn asked(&self, renewal: &Renewal) -> Asked {
+        let attempts = self.holds.attempts_for(&renewal.name, renewal.entry).unwrap_or_default();
+        let at_node = |node| match &attempts[..] {
+            [] => vec![renewal.entry],
+            attempts => attempts.iter().map(|attempt| attempt.entry_at(node)).collect(),
+        };
+        let entries = (0..self.nodes.len()).map(at_node).collect();
+        Asked { attempts, entries }
+    }
+
+    fn confirmation(&self, asked: &Asked, sent: Moment) -> Confirmation {
+        let needed = asked.attempts.iter().map(|attempt| attempt.needed()).max();
         Confirmation::new(self.size, needed.unwrap_or(self.size.majority()), sent)
     }
 
     /// How many nodes must confirm a renewal; none if this client has the hold only by its handle.
-    pub(super) fn needed_to_renew(&self, name: &LockName, owner: Owner) -> Option<usize> {
-        let attempts = self.holds.attempts_of(name, owner);
+    pub(super) fn needed_to_renew(&self, name: &LockName, entry: Entry) -> Option<usize> {
+        let attempts = self.holds.attempts_for(name, entry)?;
         attempts.iter().map(|attempt| attempt.needed()).max()
     }
 
-    /// Whether this client has a hold only by its handle, which does not say what kind of lock it is.
-    fn is_handle(&self, renewal: &Renewal) -> bool {
-        self.holds.attempts_of(&renewal.name, renewal.owner).is_empty()
-    }
-
-    /// Whether this client is releasing it by its handle: nodes that have not confirmed that may do so at any time (I1).
-    fn is_releasing(&self, renewal: &Renewal) -> bool {
-        self.is_handle(renewal) && self.detached.is_releasing(&renewal.name, renewal.owner)
+    /// Whether a hold cannot be renewed any more: it was lost, and its owner may have another one; or this client is releasing it by
+    /// its handle, and nodes that have not confirmed that may do so at any time (I1).
+    fn is_over(&self, renewal: &Renewal) -> bool {
+        let Renewal { name, entry, .. } = renewal;
+        match self.holds.attempts_for(name, *entry) {
+            Some(attempts) => attempts.is_empty(),
+            None => self.detached.is_releasing(name, entry.owner),
+        }
     }
 
     /// Asks the nodes how many of them a renewal needs: a semaphore needs more than a majority (I1).
@@ -121,7 +167,7 @@ impl Quorum {
                 }
                 Err(error) => all.known[at] = Known::No(error),
             }
-            quorum.finish_renewals(all);
+            quorum.finish_renewals(&renewing, all);
         });
     }
 
@@ -133,79 +179,100 @@ impl Quorum {
 
     fn count_renewals(
         self: &Arc<Self>,
-        renewing: &Mutex<Renewing>,
+        renewing: &Arc<Mutex<Renewing>>,
         node: usize,
         result: Result<Outcomes, StoreError>,
     ) {
         let mut all = lock(renewing);
-        let count = all.renewals.len();
-        let results = match result {
+        let count = all.asked.iter().map(|asked| asked.entries[node].len()).sum();
+        let mut results = match result {
             Ok(outcomes) if outcomes.len() == count => outcomes,
             Ok(_) => vec![Err(StoreError::unknown("the answer is too short")); count],
             Err(error) => vec![Err(error); count],
         };
-        for (at, result) in results.into_iter().enumerate() {
-            if let Err(error) = &result {
-                self.nodes[node].note_error(error);
-            }
-            let ack = self.ack(node, &all.renewals[at], all.sent, &result);
+        for at in 0..all.renewals.len() {
+            let rest = results.split_off(all.asked[at].entries[node].len());
+            let results = std::mem::replace(&mut results, rest);
+            let ack = self.ack(node, &all.renewals[at], &all.asked[at], all.sent, &results);
+            let error = results.into_iter().find_map(Result::err);
+            error.iter().for_each(|error| self.nodes[node].note_error(error));
             all.confirmations[at].note(node, ack);
             all.errors[at][node] = match ack {
                 Ack::Partial => Some(StoreError::unknown(PARTIAL)),
-                _ => result.err(),
+                _ => error,
             };
         }
-        self.finish_renewals(all);
+        self.finish_renewals(renewing, all);
     }
 
-    /// What a node's answer to a renewal counts as. A node that extends the lease of the owner, but is not known to have all
-    /// entries of this client, may have those of another one, and be about to end them (I1): it is repaired, and counts then.
+    /// What a node's answers about the entries of a hold count as: it must have them all. One that was granted meanwhile is none of
+    /// those that were asked for, and the node counts next time.
     fn ack(
         &self,
         node: usize,
         renewal: &Renewal,
+        asked: &Asked,
         sent: Moment,
-        result: &Result<Renewed, StoreError>,
+        results: &[Result<Renewed, StoreError>],
     ) -> Ack {
-        let now = clock::now();
-        let attempts = self.holds.attempts_of(&renewal.name, renewal.owner);
-        match ack(result) {
-            Ack::NotHeld => {
-                attempts.iter().for_each(|it| lock(&it.state).candidate.give_back(node));
-                Ack::NotHeld
+        let acks: Vec<_> = results.iter().map(ack).collect();
+        if acks.contains(&Ack::Silent)
+            || acks.contains(&Ack::Extended) && self.nodes[node].is_behind()
+        {
+            return Ack::Silent;
+        } else if asked.is_handle() {
+            return acks[0];
+        }
+        // An answer from before a forced release may come after the message of that.
+        if self.holds.is_lost_at(&renewal.name, renewal.entry.owner, node) {
+            return Ack::NotHeld;
+        }
+        let mut proved = Vec::new();
+        for (at, attempt) in asked.attempts.iter().enumerate() {
+            let (name, entry) = (&renewal.name, asked.entries[node][at]);
+            let extended = (sent, renewal.lease.duration());
+            match acks[at] {
+                Ack::NotHeld => attempt.missing_at(node, entry),
+                _ => {
+                    let is_ending = self.nodes[node].is_ending(name, entry);
+                    if attempt.proved_at(node, entry, extended, is_ending) {
+                        proved.push(attempt);
+                    }
+                }
             }
-            Ack::Extended if self.nodes[node].is_behind() => Ack::Silent,
-            Ack::Extended if !self.all_last(node, &attempts, now) => Ack::Partial,
-            Ack::Extended => {
-                let lease = renewal.lease.duration();
-                attempts.iter().for_each(|attempt| attempt.extend(node, sent, lease));
-                Ack::Extended
-            }
-            ack => ack,
+        }
+        let now_there = self.holds.attempts_for(&renewal.name, renewal.entry).unwrap_or_default();
+        let is_proved = |it: &Arc<Attempt>| proved.iter().any(|proved| Arc::ptr_eq(proved, it));
+        // Released meanwhile: it counts for nothing any more, and the answer is that of the node.
+        let is_extended = match &now_there[..] {
+            [] => acks.iter().all(|ack| *ack == Ack::Extended),
+            attempts => attempts.iter().all(is_proved),
+        };
+        if is_extended {
+            Ack::Extended
+        } else if acks.contains(&Ack::Extended) {
+            Ack::Partial
+        } else {
+            Ack::NotHeld
         }
     }
 
-    /// Whether a node holds all entries, and is not about to end one. It does not hold what it is about to end, and is repaired.
-    fn all_last(&self, node: usize, attempts: &[Arc<Attempt>], now: Moment) -> bool {
-        let lasts = |attempt: &Arc<Attempt>| {
-            let is_ending = |entry| self.nodes[node].is_ending(&attempt.request.name, entry);
-            attempt.lasts_at(node, now, is_ending)
-        };
-        // Of all: each is to be repaired.
-        attempts.iter().map(lasts).fold(true, |all, lasts| all & lasts)
-    }
-
     /// Reports the outcomes once all are decided, and repairs nodes.
-    fn finish_renewals(self: &Arc<Self>, mut all: MutexGuard<'_, Renewing>) {
+    fn finish_renewals(
+        self: &Arc<Self>,
+        renewing: &Arc<Mutex<Renewing>>,
+        mut all: MutexGuard<'_, Renewing>,
+    ) {
         let repairs = all.repairs();
+        self.await_rest_of_renewals(renewing, &mut all);
         let outcomes = all.outcomes(self);
         let done = outcomes.and_then(|outcomes| all.done.take().map(|done| (done, outcomes)));
         if let Some((_, outcomes)) = &done {
             let is_extended = |(_, outcome): &(_, &_)| matches!(outcome, Ok(Renewed::Extended));
-            for (Renewal { name, owner, lease, .. }, _) in
+            for (Renewal { name, entry, lease, .. }, _) in
                 all.renewals.iter().zip(outcomes).filter(is_extended)
             {
-                self.holds.extend(name, *owner, all.sent + lease.duration());
+                self.holds.extend(name, *entry, all.sent + lease.duration());
             }
         }
         drop(all);
@@ -215,10 +282,34 @@ impl Quorum {
         repairs.into_iter().for_each(|(node, renewal, sent)| self.repair(node, &renewal, sent));
     }
 
+    /// A renewal that is not decided, because a node is silent, must not delay the others until their leases end (I9).
+    fn await_rest_of_renewals(
+        self: &Arc<Self>,
+        renewing: &Arc<Mutex<Renewing>>,
+        all: &mut Renewing,
+    ) {
+        if all.rest != Rest::None || all.done.is_none() || !all.is_partly_decided(self) {
+            return;
+        }
+        all.rest = Rest::Awaited;
+        let shortest = all.renewals.iter().map(|renewal| renewal.lease.duration()).min();
+        let delay = (shortest.unwrap_or_default() / PARTS_OF_LEASE).min(UNDECIDED);
+        // A node that is far away is not silent.
+        let slowest = self.nodes.iter().map(|node| node.engine().round_trip()).max();
+        let delay = delay.max(slowest.unwrap_or_default() * 2);
+        let (quorum, renewing) = (self.clone(), renewing.clone());
+        self.io.spawn(async move {
+            pause(delay).await;
+            let mut all = lock(&renewing);
+            all.rest = Rest::Over;
+            quorum.finish_renewals(&renewing, all);
+        });
+    }
+
     /// Gives a hold back to a node that lost it, for as long as a majority has proved it.
     fn repair(self: &Arc<Self>, node: usize, renewal: &Renewal, lease: crate::Lease) {
         let may_end = |entry| self.nodes[node].may_end(&renewal.name, entry);
-        for (attempt, request) in self.holds.repairs(&renewal.name, renewal.owner, node, may_end) {
+        for (attempt, request) in self.holds.repairs(&renewal.name, renewal.entry, node, may_end) {
             self.repair_with(node, attempt, AcquireRequest { lease, ..request });
         }
     }
@@ -264,6 +355,22 @@ impl Quorum {
     }
 }
 
+/// What a node is asked.
+fn at_node(node: usize, renewals: &[Renewal], asked: &[Asked]) -> Vec<Renewal> {
+    let all = renewals.iter().zip(asked);
+    let all = all.flat_map(|(renewal, asked)| {
+        asked.entries[node].iter().map(|entry| Renewal { entry: *entry, ..renewal.clone() })
+    });
+    all.collect()
+}
+
+impl Asked {
+    /// Whether this client has the hold only by its handle, which does not say what kind of lock it is.
+    fn is_handle(&self) -> bool {
+        self.attempts.is_empty()
+    }
+}
+
 impl Renewing {
     /// The nodes to repair now.
     fn repairs(&mut self) -> Vec<(usize, Renewal, crate::Lease)> {
@@ -283,9 +390,16 @@ impl Renewing {
         repairs
     }
 
+    fn is_partly_decided(&self, quorum: &Quorum) -> bool {
+        let decided = (0..self.renewals.len()).filter(|at| self.outcome(*at, quorum).is_some());
+        (1..self.renewals.len()).contains(&decided.count())
+    }
+
     /// The outcome of each renewal, once all are decided.
     fn outcomes(&self, quorum: &Quorum) -> Option<Outcomes> {
-        (0..self.renewals.len()).map(|at| self.outcome(at, quorum)).collect()
+        let unknown = || Err(StoreError::unknown("nodes have not answered yet"));
+        let rest = || (self.rest == Rest::Over).then(unknown);
+        (0..self.renewals.len()).map(|at| self.outcome(at, quorum).or_else(rest)).collect()
     }
 
     fn outcome(&self, at: usize, quorum: &Quorum) -> Option<Result<Renewed, StoreError>> {

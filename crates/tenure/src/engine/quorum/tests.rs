@@ -185,11 +185,10 @@ fn a_renewal_repairs_nodes_that_do_not_have_the_hold() {
     let Ok(Acquired::Granted(grant)) = acquire(&scene, entry) else { panic!("not granted") };
     scene.set_down(1, false);
     assert_eq!(scene.fence_at(1, entry.owner), None);
-    let (owner, lease) = (entry.owner, Lease::DEFAULT);
-    let renewal = Renewal { name: name(), owner, lease, commit: None };
+    let renewal = Renewal { name: name(), entry, lease: Lease::DEFAULT, commit: None };
     let renewed = block_on(scene.quorum.renew(vec![renewal])).unwrap();
     assert_eq!(renewed[0].as_ref().unwrap(), &Renewed::Extended);
-    assert_eq!(scene.fence_at(1, owner), Some(grant.fence));
+    assert_eq!(scene.fence_at(1, entry.owner), Some(grant.fence));
 }
 
 /// I6: an attempt that fails leaves nothing where it was granted.
@@ -287,7 +286,7 @@ fn a_node_counts_only_with_every_entry() {
     assert!(matches!(acquire(&other, second), Ok(Acquired::Granted(_))));
     other.set_down(0, false);
     other.set_down(2, true);
-    let renewal = Renewal { name: name(), owner: first.owner, lease: Lease::DEFAULT, commit: None };
+    let renewal = Renewal { name: name(), entry: second, lease: Lease::DEFAULT, commit: None };
     let renewed = block_on(other.quorum.renew(vec![renewal.clone()])).unwrap();
     assert!(
         !matches!(renewed[0], Ok(Renewed::Extended)),
@@ -351,7 +350,7 @@ fn a_node_that_was_repaired_has_not_lost_the_hold() {
     acquire(&scene, entry).unwrap();
     assert!(!holds.lose(&name(), entry.owner, 1, 3));
     block_on(scene.stores[1].release(ReleaseRequest::new(name(), entry))).unwrap();
-    let renewal = Renewal { name: name(), owner: entry.owner, lease: Lease::DEFAULT, commit: None };
+    let renewal = Renewal { name: name(), entry, lease: Lease::DEFAULT, commit: None };
     block_on(scene.quorum.renew(vec![renewal])).unwrap();
     assert!(!holds.lose(&name(), entry.owner, 2, 3), "two of three have it");
     assert!(holds.lose(&name(), entry.owner, 0, 3), "one of three has it");

@@ -301,7 +301,7 @@ impl Engine for RedisEngine {
         self.extend(renewals, Some(replicas))
     }
 
-    fn server_of(&self, name: &LockName, _owner: crate::Owner) -> u64 {
+    fn server_of(&self, name: &LockName, _entry: crate::Entry) -> u64 {
         self.server.routes.number_of(name)
     }
 

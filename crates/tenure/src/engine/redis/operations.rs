@@ -13,7 +13,7 @@ use crate::engine::{
     AcquireRequest, Acquired, CancelRequest, Grant, Proposal, ReleaseOutcome, ReleaseRequest,
     Renewal, Renewed, Standing,
 };
-use crate::owner::Owner;
+use crate::owner::{Entry, Owner};
 use std::time::Duration;
 
 impl Batched for AcquireRequest {
@@ -179,19 +179,21 @@ impl Batched for Renewal {
     }
 
     fn owner(&self) -> Owner {
-        self.owner
+        self.entry.owner
     }
 
     fn arguments(&self, _: Common<'_>, into: &mut Command) {
-        into.push(match self.commit {
-            None => self.owner.to_string(),
-            Some(fence) => format!("{} {:016}", self.owner, fence.value()),
+        let Entry { owner, number } = self.entry;
+        into.push(match (number, self.commit) {
+            (0, None) => owner.to_string(),
+            (number, None) => format!("{owner} {number:x}"),
+            (number, Some(fence)) => format!("{owner} {number:x} {:016}", fence.value()),
         });
         into.push(lease(self.lease));
     }
 
     fn is_plain(&self) -> bool {
-        self.commit.is_none()
+        self.commit.is_none() && self.entry.number == 0
     }
 
     fn read(&self, line: &str) -> Option<Renewed> {

@@ -17,6 +17,10 @@ pub(super) struct Account {
     pub(super) ended: Vec<Hold>,
     /// The limit, as set by the latest request.
     limit: u32,
+    /// The limit before that.
+    former: u32,
+    /// A waiter was served that the limit before would not have let in.
+    has_served_more: bool,
 }
 
 pub(super) struct Hold {
@@ -45,6 +49,7 @@ impl Account {
     pub(super) fn hold(&mut self, hold: Hold) -> Verdict {
         self.ended.clear();
         let room = self.limit.max(hold.permits) - hold.permits;
+        self.has_served_more |= self.used() + hold.permits > self.former.max(hold.permits);
         let fits = self.used() <= room;
         self.holds.push(hold);
         ensure(fits, "I1: one holder too many")
@@ -58,6 +63,7 @@ impl Account {
     /// the current one.
     pub(super) fn widen(&mut self, request: &AcquireRequest) -> u32 {
         let before = self.limit;
+        (self.former, self.has_served_more) = (before, false);
         self.limit = before.max(request.shape.limit());
         before
     }
@@ -74,10 +80,11 @@ impl Account {
         self.limit = before;
     }
 
-    /// Only a request that neither holds nor waits has changed the limit.
+    /// Only a request that neither holds nor waits has changed the limit. Its owner may hold since: another entry that waited was served
+    /// with the new limit.
     pub(super) fn set_limit(&mut self, request: &AcquireRequest, before: u32) {
         self.limit = before;
-        if self.is_new(request.entry) {
+        if self.has_served_more || self.is_new(request.entry) {
             self.limit = self.limit_for(request);
         }
     }

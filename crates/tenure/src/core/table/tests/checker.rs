@@ -61,9 +61,10 @@ impl<S: Subject> Checker<S> {
                 };
                 self.acquire(lock, &request)?;
             }
-            Operation::Renew { lock, owner, lease, commit } => {
+            Operation::Renew { lock, owner, number, lease, commit } => {
                 let commit = commit.map(|it| it.fence(self.last(), self.now.wall));
-                self.renew(lock, owner, lease, commit)?;
+                let entry = self.entry(owner, number);
+                self.renew(lock, entry, lease, commit)?;
             }
             Operation::Release { lock, owner, number, linger, keep } => {
                 let name = LockName::new(lock.name()).unwrap();
@@ -169,15 +170,15 @@ impl<S: Subject> Checker<S> {
         self.check_fence(grant)
     }
 
-    fn renew(&mut self, lock: Lock, owner: u8, lease: u16, commit: Option<Fence>) -> Verdict {
-        let owner = self.owners[usize::from(owner)];
+    fn renew(&mut self, lock: Lock, entry: Entry, lease: u16, commit: Option<Fence>) -> Verdict {
         let lease = Lease::new(millis(lease)).unwrap();
-        let renewal = Renewal { name: LockName::new(lock.name()).unwrap(), owner, lease, commit };
+        let renewal = Renewal { name: LockName::new(lock.name()).unwrap(), entry, lease, commit };
         let mut effects = Effects::new();
         let outcome = self.subject.renew(&renewal, self.now, &mut effects);
         self.hear(lock, effects)?;
         let until = self.now.clock + lease.duration();
-        match self.accounts.entry(lock).or_default().hold_of(owner) {
+        let hold = self.accounts.entry(lock).or_default().hold_of(entry.owner);
+        match hold.filter(|hold| hold.numbers.contains(&entry.number)) {
             Some(hold) => {
                 ensure(outcome == Renewed::Extended, "a holder was refused its renewal")?;
                 hold.until = hold.until.max(until);

@@ -53,7 +53,9 @@ impl<S: Subject> Gathering<S> {
                 let request = AcquireRequest { proposal, ..request };
                 self.acquire(&request)
             }
-            Operation::Renew { owner, lease, .. } => self.renew(owner, lease),
+            Operation::Renew { owner, number, lease, .. } => {
+                self.renew(self.entry(owner, number), lease)
+            }
             Operation::Release { owner, number, linger, keep, .. } => {
                 let (name, entry) = (self.name(), self.entry(owner, number));
                 let (linger, keep) = (millis(linger), keep.into());
@@ -87,13 +89,12 @@ impl<S: Subject> Gathering<S> {
         })
     }
 
-    fn renew(&mut self, owner: u8, lease: u16) -> Verdict {
-        let owner = self.owners[usize::from(owner)];
+    fn renew(&mut self, entry: Entry, lease: u16) -> Verdict {
         let lease = Lease::new(millis(lease)).unwrap();
-        let renewal = Renewal { name: self.name(), owner, lease, commit: None };
+        let renewal = Renewal { name: self.name(), entry, lease, commit: None };
         let mut effects = Effects::new();
         let outcome = self.subject.renew(&renewal, self.now, &mut effects);
-        let expected = match self.book.extend(owner, self.now.clock + lease.duration()) {
+        let expected = match self.book.extend(entry, self.now.clock + lease.duration()) {
             true => Renewed::Extended,
             false => Renewed::NotHeld,
         };

@@ -194,11 +194,7 @@ fn use_lock(lock: crate::core::lock::LockState) {
     table.acquire(&request(Entry::single()), 1, now, &mut effects);
     table.acquire(&AcquireRequest { shape: all, ..request(entry) }, 1, now, &mut effects);
     table.lock_mut(&name).map(ended);
-    table.renew(
-        &Renewal { name: name.clone(), owner: entry.owner, lease, commit: None },
-        now,
-        &mut effects,
-    );
+    table.renew(&Renewal { name: name.clone(), entry, lease, commit: None }, now, &mut effects);
     table.release(&ReleaseRequest::new(name.clone(), entry), now, &mut effects);
     let (by, reason) = (about.clone(), "".into());
     let force = ForceRequest { name: name.clone(), expected: None, reason, by };

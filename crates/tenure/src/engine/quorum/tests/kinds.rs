@@ -121,8 +121,7 @@ impl Scene {
     }
 
     fn renew(&self, entry: Entry) {
-        let (owner, lease) = (entry.owner, Lease::DEFAULT);
-        let renewal = Renewal { name: name(), owner, lease, commit: None };
+        let renewal = Renewal { name: name(), entry, lease: Lease::DEFAULT, commit: None };
         let renewed = block_on(self.quorum.renew(vec![renewal])).unwrap();
         assert_eq!(renewed[0].as_ref().unwrap(), &Renewed::Extended);
     }
@@ -274,8 +273,7 @@ fn the_handle_of_a_semaphore_is_renewed_by_as_many_nodes_as_it_needs() {
     scene.quorum.detach(&name(), entry.owner).unwrap();
     scene.renew(entry);
     scene.forget_at(2, entry);
-    let (owner, lease) = (entry.owner, Lease::DEFAULT);
-    let renewal = Renewal { name: name(), owner, lease, commit: None };
+    let renewal = Renewal { name: name(), entry, lease: Lease::DEFAULT, commit: None };
     let renewed = block_on(scene.quorum.renew(vec![renewal.clone()])).unwrap();
     assert_eq!(renewed[0].as_ref().unwrap(), &Renewed::NotHeld);
     scene.set_down(1, true);
@@ -305,7 +303,7 @@ fn an_error_says_how_many_nodes_a_semaphore_needs() {
     scene.set_down(1, true);
     let refused = block_on(scene.quorum.acquire(permit(someone()))).unwrap_err().to_string();
     assert!(refused.contains("1 of 3 nodes did not answer, and 3 are needed"), "{refused}");
-    let renewal = Renewal { name: name(), owner: entry.owner, lease: Lease::DEFAULT, commit: None };
+    let renewal = Renewal { name: name(), entry, lease: Lease::DEFAULT, commit: None };
     let renewed = block_on(scene.quorum.renew(vec![renewal])).unwrap();
     let failed = renewed[0].as_ref().unwrap_err().to_string();
     assert!(failed.contains("3 are needed"), "{failed}");

@@ -1,8 +1,8 @@
--- Extend leases of owners that still hold their locks. Upholds I2, I3: a lease never becomes
+-- Extend leases of entries that still hold their locks. Upholds I2, I3: a lease never becomes
 -- shorter, and a missing one is never created.
 -- KEYS[i] lock
 -- ARGV[1] "nonce client retention": the caller's id, and for how many ms a fence outlives its lock
--- and for each lock: owner or "owner fence-to-commit", lease in ms (8 digits)
+-- and for each lock: owner for entry 0, or "owner number" or "owner number fence-to-commit"; lease in ms (8 digits)
 -- Returns lines: the first argument and the server's time, and for each lock "1" when extended, "0" when not
 -- held, or "-error"; followed by a plus sign if there is more to settle than one call may do.
 local retention = string.match(ARGV[1], '%d+$')
@@ -100,10 +100,10 @@ local function commit(lock, holder, text)
 end
 
 local function renew(lock, options, lease)
-  local owner, fence = string.match(options, '^(%x+) ?(%d*)$')
+  local owner, number, fence = string.match(options, '^(%x+) ?(%x*) ?(%d*)$')
   settle(lock)
   local holder = find(lock, owner)
-  if not holder or holder.entries == '' then
+  if not holder or not has(holder.entries, number == '' and '0' or number) then
     return '0'
   end
   holder.ends = math.max(holder.ends, lock.time + lease * 1000)

@@ -57,7 +57,8 @@ pub(super) fn permits(request: AcquireRequest, permits: u32) -> AcquireRequest {
 }
 
 pub(super) fn renewal(lock: &str, owner: Owner) -> Renewal {
-    Renewal { name: name(lock), owner, lease: Lease::new(LEASE).unwrap(), commit: None }
+    let entry = Entry { owner, number: 0 };
+    Renewal { name: name(lock), entry, lease: Lease::new(LEASE).unwrap(), commit: None }
 }
 
 pub(super) fn release(lock: &str, owner: Owner) -> ReleaseRequest {

@@ -62,12 +62,7 @@ fn every_renewal_is_a_write(server: &Server) {
         block_on(engine.acquire(request)).unwrap();
         for millis in [1_000, 60_000, 90_000, 90_000, 1_000] {
             let before = changes();
-            let renewal = Renewal {
-                name: name.clone(),
-                owner: entry.owner,
-                lease: lease(millis),
-                commit: None,
-            };
+            let renewal = Renewal { name: name.clone(), entry, lease: lease(millis), commit: None };
             let renewed = block_on(engine.renew(vec![renewal])).unwrap().remove(0).unwrap();
             assert_eq!(renewed, Renewed::Extended);
             assert!(changes() > before, "{name}: a renewal by {millis} ms is no write");

@@ -46,10 +46,10 @@ impl Twins {
                 let expected = self.table.acquire(&request, 1, now, &mut effects);
                 self.compare(&request, &expected)?;
             }
-            Operation::Renew { lock, owner, lease, commit } => {
+            Operation::Renew { lock, owner, number, lease, commit } => {
                 let renewal = Renewal {
                     name: LockName::new(lock.name()).unwrap(),
-                    owner: self.owners[usize::from(owner)],
+                    entry: self.entry(owner, number),
                     lease: Lease::new(Duration::from_millis(lease.into())).unwrap(),
                     commit: commit.map(|it| it.fence(self.last(), now.wall)),
                 };

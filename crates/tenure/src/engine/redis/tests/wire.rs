@@ -124,7 +124,7 @@ fn an_io_thread_that_has_ended_answers_everything() {
     assert!(!refused.is_unknown(), "{refused}");
     let renewal = Renewal {
         name: LockName::new("x").unwrap(),
-        owner: Owner::new(),
+        entry: Entry { owner: Owner::new(), number: 0 },
         lease: Lease::DEFAULT,
         commit: None,
     };

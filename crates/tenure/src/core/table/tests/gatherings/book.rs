@@ -142,7 +142,9 @@ impl Book {
         let Entry { owner, number } = request.entry;
         ensure(matches!(outcome, Acquired::Granted(_)), "I5: asked again, and was refused")?;
         self.queue.retain(|waiting| waiting.entry != request.entry);
-        self.extend(owner, now + request.lease.duration());
+        if let Some(stay) = self.inside(owner) {
+            stay.until = stay.until.max(now + request.lease.duration());
+        }
         if let Some(stay) = self.inside(owner).filter(|stay| !stay.numbers.contains(&number)) {
             stay.numbers.push(number);
         }
@@ -172,8 +174,8 @@ impl Book {
         Ok(())
     }
 
-    pub(super) fn extend(&mut self, owner: Owner, until: Moment) -> bool {
-        let stay = self.inside(owner);
+    pub(super) fn extend(&mut self, entry: Entry, until: Moment) -> bool {
+        let stay = self.inside(entry.owner).filter(|stay| stay.numbers.contains(&entry.number));
         stay.map(|stay| stay.until = stay.until.max(until)).is_some()
     }
 

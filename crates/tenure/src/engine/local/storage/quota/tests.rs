@@ -83,8 +83,8 @@ fn a_full_store_takes_no_more_and_every_release_succeeds() {
             &acquire_or_queue(&engine, participants[0].name.as_str(), Lease::DEFAULT).unwrap_err(),
         );
         for participant in &participants {
-            let (name, owner) = (participant.name.clone(), participant.entry.owner);
-            let renewal = Renewal { name, owner, lease: Lease::DEFAULT, commit: None };
+            let (name, entry) = (participant.name.clone(), participant.entry);
+            let renewal = Renewal { name, entry, lease: Lease::DEFAULT, commit: None };
             let renewed = block_on(engine.renew(vec![renewal])).unwrap().remove(0);
             assert_eq!(renewed.unwrap(), Renewed::Extended);
         }
