@@ -23,4 +23,5 @@ mod quorum {
     mod marking;
     mod partitions;
     mod reentries;
+    mod rounds;
 }

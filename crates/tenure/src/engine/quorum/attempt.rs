@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::Quorum;
 use super::effect::Effect;
@@ -43,6 +43,8 @@ pub(super) struct Attempt {
     pub(super) is_let_go: AtomicBool,
     /// The nodes that were asked to take the hold again and have not answered, one bit each.
     pub(super) repairing: AtomicU8,
+    /// A node has answered a party of a barrier, or has opened.
+    pub(super) voted: Notify,
 }
 
 pub(super) struct State {
@@ -126,6 +128,7 @@ impl Attempt {
             is_of_hold: false,
             is_let_go: AtomicBool::new(false),
             repairing: AtomicU8::new(0),
+            voted: Notify::new(),
         }
     }
 
@@ -213,6 +216,7 @@ impl Attempt {
             state.answered |= 1 << node;
         }
         state.candidate.answer(node, claim);
+        self.note_vote();
         self.decide(quorum, &mut state)
     }
 
@@ -230,6 +234,7 @@ impl Attempt {
         if !is_known && state.phase != Phase::Granted {
             return Effect::Send(self.send_to(quorum, &mut state, &[node]));
         }
+        self.note_vote();
         self.decide(quorum, &mut state)
     }
 

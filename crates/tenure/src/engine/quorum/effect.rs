@@ -68,6 +68,9 @@ impl Quorum {
         match effect {
             Effect::None => {}
             Effect::Send(sending) => self.send(attempt, sending),
+            Effect::Granted { grant, callers } if attempt.is_party() => {
+                self.pass(attempt, grant, callers);
+            }
             Effect::Granted { grant, callers } => self.grant(attempt, grant, callers),
             Effect::Queued { standing, callers, regroup } => {
                 // Once for each question.
@@ -157,7 +160,12 @@ impl Quorum {
         });
     }
 
-    fn grant(self: &Arc<Self>, attempt: &Arc<Attempt>, grant: Grant, callers: Vec<Caller>) {
+    pub(super) fn grant(
+        self: &Arc<Self>,
+        attempt: &Arc<Attempt>,
+        grant: Grant,
+        callers: Vec<Caller>,
+    ) {
         // First: the holder may release it at once.
         self.holds.add(attempt, &grant);
         self.owe(attempt);

@@ -9,7 +9,7 @@
 //!   vote; [`committing`], [`regrouping`] and [`rest`]: different fences, too few nodes, and the last answers; [`effect`]: what it does next.
 //! - [`acquiring`], [`renewing`], [`releasing`]: the operations; [`holds`]: what this client holds, a [`record`] for each, [`keeping`] what nodes have of it, and [`reentry`] into it; [`counts`]: counts of
 //!   latches that nodes have missed; [`detaching`]: one number of entry for all nodes.
-//! - [`wakeups`]: hand-overs by the nodes.
+//! - [`wakeups`]: hand-overs by the nodes; [`passing`]: a party of a barrier leaves the other queues.
 //! - [`connecting`]: from a URL to nodes; [`admission`]: which of them may vote; [`supervising`]: looks after each;
 //!   [`identity`]: what makes them one quorum, which [`marking`] writes; [`absent`]: a node without a vote.
 //! - [`inspecting`]: what people ask for; [`collecting`] their answers, [`merging`] what a majority says about a lock.
@@ -37,6 +37,7 @@ mod keeping;
 mod marking;
 mod merging;
 mod node;
+mod passing;
 mod record;
 mod reentry;
 mod regrouping;
