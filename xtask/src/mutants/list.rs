@@ -28,6 +28,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         test: "memory::a_renewal_is_for_the_entry_that_it_names",
     },
     Mutant {
+        name: "a waiter comes along with fewer permits than it wants",
+        file: "core/lock.rs",
+        from: "is_some_and(|holder| holder.permits < waiter.permits)",
+        to: "is_some_and(|_| false)",
+        target: "conformance",
+        test: "memory::a_waiting_writer_does_not_come_along_with_a_reader",
+    },
+    Mutant {
         name: "a node counts though it lacks an entry of the hold",
         file: "engine/quorum/renewing.rs",
         from: "attempts => attempts.iter().all(is_proved),",

@@ -220,7 +220,8 @@ impl LockState {
     }
 
     /// Grants the other waiting entries of an owner that just got the lock: left in the queue, they would
-    /// wait for their own owner.
+    /// wait for their own owner. One that waits for more permits than the owner has got leaves the queue, too, and is notified to
+    /// ask: then it is refused (I1).
     fn grant_other_entries(
         &mut self,
         name: &crate::LockName,
@@ -232,6 +233,11 @@ impl LockState {
             let Some(waiter) = self.dequeue(entry) else {
                 return;
             };
+            if self.holders.find(owner).is_some_and(|holder| holder.permits < waiter.permits) {
+                let sooner = Wakeup::Sooner { name: name.clone(), entry };
+                scene.effects.push((waiter.client_id, sooner));
+                continue;
+            }
             if let Some(entries) = self.holders.entries_mut(owner) {
                 entries.add(entry.number);
             }

@@ -13,7 +13,7 @@ use crate::engine::{
 use crate::error::StoreError;
 use crate::fork::Process;
 use crate::info::LockInfo;
-use crate::owner::{Entry, Owner};
+use crate::owner::Entry;
 
 /// The engine, in the process that made it.
 pub(crate) struct Gate {
@@ -87,9 +87,9 @@ impl Engine for Gate {
         self.ask(|engine| engine.entry_to_detach(name, entry))
     }
 
-    fn detach(&self, name: &LockName, owner: Owner) -> Result<(), StoreError> {
+    fn detach(&self, name: &LockName, entry: Entry) -> Result<(), StoreError> {
         self.check()?;
-        self.engine().detach(name, owner)
+        self.engine().detach(name, entry)
     }
 
     fn share_with_children(&self) -> Result<bool, StoreError> {

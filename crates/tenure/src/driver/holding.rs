@@ -86,16 +86,16 @@ impl Driver {
         self.agenda.arm(held, clock::now());
     }
 
-    /// Ends the watch over a hold that continues elsewhere.
     /// The entry of a hold that is about to be detached, as other clients can end it.
     pub(crate) async fn entry_to_detach(&self, held: &Arc<Held>) -> Result<Entry, Error> {
         let entry = self.engine.entry_to_detach(&held.name, held.entry).await;
         entry.map_err(|error| Error::from_store(&held.name, "detach", error))
     }
 
+    /// Ends the watch over a hold that continues elsewhere.
     pub(crate) fn detach(&self, held: &Arc<Held>) -> Result<(), Error> {
         // The store first: if it cannot keep the hold beyond this client, the hold stays watched.
-        let detached = self.engine.detach(&held.name, held.entry.owner);
+        let detached = self.engine.detach(&held.name, held.entry);
         detached.map_err(|error| Error::from_store(&held.name, "detach", error))?;
         self.finish(held);
         Ok(())
@@ -107,7 +107,7 @@ impl Driver {
             return;
         }
         // On an error the store may end it earlier, which no caller relies on.
-        let _ = self.engine.detach(&held.name, held.entry.owner);
+        let _ = self.engine.detach(&held.name, held.entry);
         self.finish(held);
     }
 

@@ -93,7 +93,7 @@ use crate::core::name::LockName;
 pub use crate::core::replicas::Replicas;
 use crate::error::StoreError;
 use crate::info::LockInfo;
-use crate::owner::{Entry, Owner};
+use crate::owner::Entry;
 
 /// One client's connection to a store. The [module](self) has the rules.
 pub trait Engine: Send + Sync + 'static {
@@ -143,12 +143,12 @@ pub trait Engine: Send + Sync + 'static {
         Answer::now(Ok(entry))
     }
 
-    /// Detaches the hold of this owner from this client. An engine that ends a client's holds with the
+    /// Detaches the hold of this entry from this client. An engine that ends a client's holds with the
     /// client must keep this one until its lease ends.
     ///
     /// # Errors
     /// Returns an error if the store fails; the hold may then end with this client.
-    fn detach(&self, _name: &LockName, _owner: Owner) -> Result<(), StoreError> {
+    fn detach(&self, _name: &LockName, _entry: Entry) -> Result<(), StoreError> {
         Ok(())
     }
 

@@ -25,6 +25,7 @@ const NEEDS: [(Need, &[&str]); 5] = [
             "a_release_wakes_one_waiter",
             "a_request_that_does_not_wait_does_not_overtake",
             "a_successor_goes_on_while_it_is_renewed",
+            "a_waiting_writer_does_not_come_along_with_a_reader",
             "a_waiting_writer_is_not_overtaken",
             "an_ended_lease_serves_the_queue",
             "an_unclaimed_handover_goes_to_the_next",

@@ -55,6 +55,26 @@ pub(crate) async fn a_waiting_writer_is_not_overtaken(store: &impl Fixture) {
     assert!(late.await.unwrap().fence() > fence, "I4");
 }
 
+/// I1: two entries of one owner wait, one to read and one to write. The writer got the lock together with the reader, with that one's permit,
+/// and other readers beside it.
+pub(crate) async fn a_waiting_writer_does_not_come_along_with_a_reader(store: &impl Fixture) {
+    let (a, b, c) = (store.tenure(), store.tenure(), store.tenure());
+    let owner = Owner::new();
+    let written = a.rwlock("x").write().await.unwrap();
+    let reading = reader(b.rwlock("x").owner(owner));
+    until_waiting(&a, "x", 1).await;
+    let lock = c.rwlock("x").owner(owner);
+    let writing = tokio::spawn(async move { lock.write().await.map(drop) });
+    until_waiting(&a, "x", 2).await;
+    drop(written);
+    let reads = reading.await.unwrap();
+    let refused = writing.await.unwrap().unwrap_err();
+    assert!(matches!(refused, Error::Upgrade { held: 1, .. }), "{refused:?}");
+    assert!(a.rwlock("x").try_read().await.unwrap().is_some(), "none waits");
+    drop(reads);
+    drop(a.rwlock("x").write().await.unwrap());
+}
+
 /// I10: readers of one process share a hold, for a bounded time; later readers come after a waiting
 /// writer.
 pub(crate) async fn readers_of_a_process_share_within_bounds(store: &impl Fixture) {

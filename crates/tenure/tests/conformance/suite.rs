@@ -66,6 +66,7 @@ macro_rules! conformance_suite {
                 a_handle_can_be_adopted, a_handover_is_confirmed_on_request,
                 a_detached_handover_has_its_lease, a_counted_hold_is_no_more_than_it_is;
             readers: readers_share_and_a_writer_is_alone, a_waiting_writer_is_not_overtaken,
+                a_waiting_writer_does_not_come_along_with_a_reader,
                 readers_of_a_process_share_within_bounds,
                 a_crashed_reader_delays_a_writer_by_its_lease, an_upgrade_is_refused,
                 a_writer_may_read, a_writer_becomes_a_reader_without_a_gap,

@@ -248,7 +248,7 @@ async fn a_hold_can_be_detached_while_a_question_is_sent() {
     let sending = thread::spawn(move || asking.acquire(question));
     until_seen(|| gate.is_awaited()).await;
     engine.entry_to_detach(&held.name, held.entry).await.unwrap();
-    engine.detach(&held.name, held.entry.owner).unwrap();
+    engine.detach(&held.name, held.entry).unwrap();
     gate.shut(false);
     let _ = sending.join().unwrap().await;
     pass(Duration::from_millis(500)).await;
@@ -256,4 +256,30 @@ async fn a_hold_can_be_detached_while_a_question_is_sent() {
         let node = RedisEngine::connect(&server.url()).await.unwrap();
         assert_eq!(node.inspect(held.name.clone()).await.unwrap().holding, 1);
     }
+}
+
+/// I8: two tasks of one owner acquire within one round trip. The first one detaches at once, and the other one gives up while its request
+/// is under way: its entry stayed at every node for its lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_detach_does_not_concern_another_acquire_of_its_owner() {
+    let lease = Duration::from_secs(30);
+    let (nodes, client, paths) = with_lease(lease).await;
+    drop(client.lock("warm").acquire().await.unwrap());
+    nodes.until_empty().await;
+    for path in &paths {
+        path.delay(is_acquire, Direction::Requests, Duration::from_millis(100));
+    }
+    let lock = client.lock("x").owner(Owner::new());
+    let other = lock.clone();
+    let given_up = tokio::spawn(async move {
+        pass(Duration::from_millis(60)).await;
+        tokio::time::timeout(Duration::from_millis(60), other.acquire()).await
+    });
+    let handle = lock.acquire().await.unwrap().detach().await.unwrap();
+    drop(given_up.await.unwrap());
+    paths.iter().for_each(Proxy::remove_all);
+    assert_eq!(nodes.client().await.release(&handle).await.unwrap(), Released::Now);
+    let released = now();
+    nodes.until_empty().await;
+    assert!(released.elapsed() < lease / 2, "I8: it stayed until its lease ended");
 }

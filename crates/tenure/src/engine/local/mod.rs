@@ -46,7 +46,7 @@ use crate::core::name::LockName;
 use crate::core::table::ClientId;
 use crate::error::{Error, Invalid, StoreError};
 use crate::info::LockInfo;
-use crate::owner::Owner;
+use crate::owner::Entry;
 
 /// The lease of a hand-over until it is confirmed: how long a stopped waiter delays the queue. A dead one does not.
 const CLAIM: Duration = Duration::from_secs(3);
@@ -175,10 +175,10 @@ impl Engine for LocalEngine {
         ))
     }
 
-    fn detach(&self, name: &LockName, owner: Owner) -> Result<(), StoreError> {
+    fn detach(&self, name: &LockName, entry: Entry) -> Result<(), StoreError> {
         self.store.perform(Patience::Long, Subject::Lock(name), |table, _, _| {
             if let Some(lock) = table.lock_mut(name) {
-                liveness::detach(lock, owner);
+                liveness::detach(lock, entry.owner);
             }
         })
     }

@@ -133,7 +133,7 @@ impl Quorum {
         // It is being detached, perhaps by another thread that has not let it go yet.
         let is_detached = || {
             attempt.is_about_hold()
-                && self.is_detached(&attempt.request.name, attempt.request.entry.owner)
+                && self.is_detached(&attempt.request.name, attempt.request.entry)
         };
         if attempt.is_let_go() || is_detached() {
             return self.watch_late(node, attempt);
@@ -152,14 +152,14 @@ impl Quorum {
         let key = (request.name.clone(), request.entry);
         let attempt = lock(&self.attempts).remove(&key);
         if let Some(attempt) = &attempt {
-            answer_cancelled(attempt.end());
+            answer_cancelled(self.holds.end_question(attempt));
         }
         let attempt = match self.holds.leave(&request.name, request.entry) {
             Leaving::Counted { .. } => return Answer::now(Ok(())),
             Leaving::AtNodes(held) => Some(held),
             // Of a question that was asked before it was detached: the process with the handle ends the entry.
             Leaving::Unknown
-                if attempt.is_none() && self.is_detached(&request.name, request.entry.owner) =>
+                if attempt.is_none() && self.is_detached(&request.name, request.entry) =>
             {
                 return Answer::now(Ok(()));
             }

@@ -258,6 +258,10 @@ impl Attempt {
         lock(&self.state).phase == Phase::Ended
     }
 
+    pub(super) fn take_callers(&self) -> Vec<Caller> {
+        std::mem::take(&mut lock(&self.state).callers)
+    }
+
     /// Ends it: its callers are answered, and later answers ignored.
     pub(super) fn end(&self) -> Vec<Caller> {
         let mut state = lock(&self.state);

@@ -35,11 +35,11 @@ const MOST_UNSURE: usize = 10_000;
 
 #[derive(Default)]
 pub(super) struct Detached {
-    /// Until when a message about a hold may come.
-    holds: Mutex<HashMap<(LockName, Owner), Moment>>,
+    /// Until when a message about a hold may come, by each entry that its client or a node knows it by.
+    holds: Untils,
     unsure: Mutex<HashMap<Unsure, Looks>>,
     /// Until when a release by a handle may end what a node has.
-    releases: Mutex<HashMap<(LockName, Owner), Moment>>,
+    releases: Untils,
 }
 
 /// An entry of a detached hold that a node may get late.
@@ -59,28 +59,21 @@ struct Looks {
 }
 
 impl Detached {
-    /// A hold now belongs to the process that has its handle.
-    fn note(&self, name: &LockName, owner: Owner, longest: Duration) {
-        insert(&self.holds, name, owner, clock::now() + longest * 2 + LATE_MESSAGE);
-        // It was acquired again since.
-        lock(&self.releases).remove(&(name.clone(), owner));
-    }
-
     /// This client releases a hold by its handle.
-    pub(super) fn note_release(&self, name: &LockName, owner: Owner, until: Moment) {
-        insert(&self.releases, name, owner, until);
+    pub(super) fn note_release(&self, name: &LockName, entry: Entry, until: Moment) {
+        insert(&self.releases, name, entry, until);
     }
 
     /// Every node has confirmed the release that was noted until this moment. A later one may have been noted since.
-    pub(super) fn note_released(&self, name: &LockName, owner: Owner, until: Moment) {
-        let (key, mut releases) = ((name.clone(), owner), lock(&self.releases));
+    pub(super) fn note_released(&self, name: &LockName, entry: Entry, until: Moment) {
+        let (key, mut releases) = ((name.clone(), entry), lock(&self.releases));
         if releases.get(&key) == Some(&until) {
             releases.remove(&key);
         }
     }
 
-    pub(super) fn is_releasing(&self, name: &LockName, owner: Owner) -> bool {
-        has(&self.releases, name, owner)
+    pub(super) fn is_releasing(&self, name: &LockName, entry: Entry) -> bool {
+        has(&self.releases, name, entry)
     }
 
     fn add(&self, node: usize, name: LockName, entry: Entry, until: Moment) {
@@ -115,32 +108,49 @@ impl Detached {
     }
 }
 
-type Untils = Mutex<HashMap<(LockName, Owner), Moment>>;
+type Untils = Mutex<HashMap<(LockName, Entry), Moment>>;
 
-fn insert(untils: &Untils, name: &LockName, owner: Owner, until: Moment) {
+fn insert(untils: &Untils, name: &LockName, entry: Entry, until: Moment) {
     let (now, mut untils) = (clock::now(), lock(untils));
     // Whenever the number has doubled, so that each costs the same.
     if untils.len().is_power_of_two() {
         untils.retain(|_, until| *until > now);
     }
-    untils.insert((name.clone(), owner), until);
+    untils.insert((name.clone(), entry), until);
 }
 
-fn has(untils: &Untils, name: &LockName, owner: Owner) -> bool {
+fn has(untils: &Untils, name: &LockName, entry: Entry) -> bool {
     let untils = lock(untils);
-    let until = if untils.is_empty() { None } else { untils.get(&(name.clone(), owner)) };
+    let until = if untils.is_empty() { None } else { untils.get(&(name.clone(), entry)) };
     until.is_some_and(|until| *until > clock::now())
 }
 
 impl Quorum {
     /// A hold now belongs to the process that has its handle.
-    pub(super) fn note_detached(&self, name: &LockName, owner: Owner) {
-        self.detached.note(name, owner, self.longest);
+    pub(super) fn note_detached(&self, attempts: &[Arc<Attempt>]) {
+        let until = clock::now() + self.longest * 2 + LATE_MESSAGE;
+        for (attempt, entry) in self.known_entries(attempts) {
+            insert(&self.detached.holds, &attempt.request.name, entry, until);
+        }
+    }
+
+    /// The entries by which this client and the nodes know a hold.
+    fn known_entries<'a>(
+        &self,
+        attempts: &'a [Arc<Attempt>],
+    ) -> impl Iterator<Item = (&'a Arc<Attempt>, Entry)> + use<'a> {
+        let nodes = self.nodes.len();
+        attempts.iter().flat_map(move |attempt| {
+            let at_nodes = (0..nodes).map(move |node| attempt.entry_at(node));
+            at_nodes.chain([attempt.request.entry]).map(move |entry| (attempt, entry))
+        })
     }
 
     /// A hold that was noted as detached was not, because its owner has other entries.
-    pub(super) fn note_kept(&self, name: &LockName, owner: Owner) {
-        lock(&self.detached.holds).remove(&(name.clone(), owner));
+    pub(super) fn note_kept(&self, attempts: &[Arc<Attempt>]) {
+        for (attempt, entry) in self.known_entries(attempts) {
+            lock(&self.detached.holds).remove(&(attempt.request.name.clone(), entry));
+        }
     }
 
     /// Watches the nodes of which it is not known whether they have, or will get, the entry of an attempt.
@@ -152,8 +162,8 @@ impl Quorum {
     }
 
     /// Whether a hold of this client was detached, not long ago.
-    pub(super) fn is_detached(&self, name: &LockName, owner: Owner) -> bool {
-        has(&self.detached.holds, name, owner)
+    pub(super) fn is_detached(&self, name: &LockName, entry: Entry) -> bool {
+        has(&self.detached.holds, name, entry)
     }
 
     /// A node has answered a request. If the hold was detached meanwhile, it may have been released, too.

@@ -16,7 +16,7 @@ use crate::core::shape::Shape;
 use crate::engine::{AcquireRequest, Acquired, Answer, CancelRequest, Proposal};
 use crate::error::StoreError;
 use crate::foreign;
-use crate::owner::{Entry, Owner, unique_number};
+use crate::owner::{Entry, unique_number};
 use crate::sync::lock;
 
 /// The answers of the nodes.
@@ -103,15 +103,13 @@ impl Quorum {
 
     /// A hold was detached. A question of the waiter that it was may still be under way: it must not be granted the lock after the
     /// process with the handle has released it, because no task of this client would release it.
-    pub(super) fn end_questions(&self, name: &LockName, owner: Owner) {
-        let mut attempts = lock(&self.attempts);
-        let questions = attempts.extract_if(|(of, entry), _| of == name && entry.owner == owner);
-        let questions: Vec<_> = questions.map(|(_, attempt)| attempt).collect();
-        drop(attempts);
-        for attempt in questions {
-            attempt.let_go();
-            self.watch_unsure(&attempt);
-            answer_cancelled(attempt.end());
+    pub(super) fn end_question(&self, detached: &Attempt) {
+        let key = (detached.request.name.clone(), detached.request.entry);
+        let question = lock(&self.attempts).remove(&key);
+        if let Some(question) = question {
+            question.let_go();
+            self.watch_unsure(&question);
+            answer_cancelled(question.end());
         }
     }
 

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, Caller};
 use super::record::Record;
 use crate::clock;
 use crate::core::fence::Fence;
@@ -123,19 +123,32 @@ impl Holds {
         self.with_last(name, owner, count)?
     }
 
-    /// Forgets an owner, which another client releases. False if that one could not release it by this entry alone.
-    pub(super) fn forget(&self, name: &LockName, owner: Owner) -> bool {
+    /// Forgets the hold of an entry, which another client releases. False if that one could not release it by this entry alone.
+    pub(super) fn forget(&self, name: &LockName, entry: Entry) -> bool {
         let mut holds = lock(&self.by_owner);
-        let key = (name.clone(), owner);
+        let key = (name.clone(), entry.owner);
         let Some(records) = holds.get_mut(&key) else { return true };
-        let is_one = records.last().is_none_or(Record::has_one_entry);
-        if is_one {
-            records.pop();
+        let Some(at) = records.iter().rposition(|record| record.knows(entry)) else { return true };
+        if !records[at].has_one_entry() {
+            return false;
         }
+        records.remove(at);
         if records.is_empty() {
             holds.remove(&key);
         }
-        is_one
+        true
+    }
+
+    /// Ends a question whose entry is released or cancelled. Not one that was granted meanwhile and has become an attempt of the hold:
+    /// it stands for the other entries. Returns its callers.
+    pub(super) fn end_question(&self, question: &Arc<Attempt>) -> Vec<Caller> {
+        let holds = lock(&self.by_owner);
+        let key = (question.request.name.clone(), question.request.entry.owner);
+        let is_held = |record: &Record| record.attempts().any(|it| Arc::ptr_eq(it, question));
+        match holds.get(&key).is_some_and(|records| records.iter().any(is_held)) {
+            true => question.take_callers(),
+            false => question.end(),
+        }
     }
 
     /// The attempt of an entry that a node has.
@@ -173,12 +186,6 @@ impl Holds {
         let key = (attempt.request.name.clone(), attempt.request.entry.owner);
         let has = |it: &&Record| it.attempts().any(|it| Arc::ptr_eq(it, attempt));
         holds.get(&key)?.iter().find(has).map(|record| (record.permits(), record.fence))
-    }
-
-    /// The attempts of an owner that holds the lock.
-    pub(super) fn attempts_of(&self, name: &LockName, owner: Owner) -> Vec<Arc<Attempt>> {
-        let attempts = |record: &mut Record| record.attempts().cloned().collect();
-        self.with_last(name, owner, attempts).unwrap_or_default()
     }
 
     /// What nodes have of the hold of an entry; none if this client does not know the entry. Of one that has ended, or whose hold

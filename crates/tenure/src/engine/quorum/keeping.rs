@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::attempt::{Attempt, Phase};
 use crate::core::moment::Moment;
-use crate::core::quorum::{Claim, Hold};
+use crate::core::quorum::{Ack, Claim, Hold};
 use crate::owner::Entry;
 use crate::sync::lock;
 
@@ -61,21 +61,22 @@ impl Attempt {
         is_repairing || state.candidate.is_there(node) && !state.candidate.is_held_at(node)
     }
 
-    /// A node has extended the lease of this entry. True if that is the entry that it has now, and it is not being ended: what is
+    /// A node has answered a renewal of this entry: whether it has it. None if the attempt has another number there by now. What is
     /// about to end there does not count (I1).
-    pub(super) fn proved_at(
+    pub(super) fn answered_at(
         &self,
         node: usize,
         entry: Entry,
+        ack: Ack,
         (sent, lease): (Moment, Duration),
         is_ending: bool,
-    ) -> bool {
+    ) -> Option<bool> {
         let mut state = lock(&self.state);
         if state.entry(self, node) != entry || state.phase == Phase::Ended {
-            return false;
-        } else if is_ending {
+            return None;
+        } else if ack != Ack::Extended || is_ending {
             state.candidate.give_back(node);
-            return false;
+            return Some(false);
         } else if state.candidate.is_held_at(node) {
             state.candidate.extend(node, sent, lease);
         } else {
@@ -83,15 +84,7 @@ impl Attempt {
             let hold = Hold { fence, fences: 1, stamp: Moment::ZERO, at: sent, lease };
             state.candidate.answer(node, Claim::Held(hold));
         }
-        true
-    }
-
-    /// A node does not have this entry.
-    pub(super) fn missing_at(&self, node: usize, entry: Entry) {
-        let mut state = lock(&self.state);
-        if state.entry(self, node) == entry {
-            state.candidate.give_back(node);
-        }
+        Some(true)
     }
 
     /// A node has the hold again, by this entry. False if it was taken back there meanwhile.

@@ -74,7 +74,7 @@ use crate::core::name::LockName;
 use crate::core::quorum::{Proposals, Size};
 use crate::error::{Error, StoreError};
 use crate::info::LockInfo;
-use crate::owner::{Entry, Owner};
+use crate::owner::Entry;
 use crate::sync::lock;
 use crate::{foreign, thread};
 
@@ -227,12 +227,13 @@ impl Engine for QuorumEngine {
         self.quorum.common_entry(name, entry)
     }
 
-    fn detach(&self, name: &LockName, owner: Owner) -> Result<(), StoreError> {
-        let detached = self.quorum.holds.attempts_of(name, owner);
+    fn detach(&self, name: &LockName, entry: Entry) -> Result<(), StoreError> {
+        // None of a hold that this client has by its handle alone: others of the same owner are not concerned.
+        let detached = self.quorum.holds.attempts_for(name, entry).unwrap_or_default();
         // First: a message that comes as soon as it is forgotten must not end it.
-        self.quorum.note_detached(name, owner);
-        if !self.quorum.holds.forget(name, owner) {
-            self.quorum.note_kept(name, owner);
+        self.quorum.note_detached(&detached);
+        if !self.quorum.holds.forget(name, entry) {
+            self.quorum.note_kept(&detached);
             return Err(StoreError::refused(
                 "on a quorum the entries of one owner are counted by its client, so that one of several cannot be detached: \
                  release the others first, and detach the guard that was acquired first",
@@ -240,9 +241,9 @@ impl Engine for QuorumEngine {
         }
         detached.iter().for_each(|attempt| attempt.let_go());
         detached.iter().for_each(|attempt| self.quorum.watch_unsure(attempt));
-        self.quorum.end_questions(name, owner);
+        detached.iter().for_each(|attempt| self.quorum.end_question(attempt));
         detached.iter().for_each(|attempt| self.quorum.end_unnamed(attempt));
-        self.quorum.nodes.iter().try_for_each(|node| node.engine().detach(name, owner))
+        self.quorum.nodes.iter().try_for_each(|node| node.engine().detach(name, entry))
     }
 
     fn inspect(&self, name: LockName) -> Answer<LockInfo> {

@@ -37,7 +37,7 @@ impl Quorum {
         // A question of a waiter that was granted meanwhile.
         let waiting = lock(&self.attempts).remove(&(request.name.clone(), request.entry));
         if let Some(attempt) = waiting {
-            answer_cancelled(attempt.end());
+            answer_cancelled(self.holds.end_question(&attempt));
         }
         let leaving = match request.keep {
             0 => self.holds.leave(&request.name, request.entry),
@@ -75,7 +75,7 @@ impl Quorum {
         };
         let until = self.forgotten_at();
         if attempt.is_none() && request.keep == 0 {
-            self.detached.note_release(&request.name, request.entry.owner, until);
+            self.detached.note_release(&request.name, request.entry, until);
         }
         let (done, answer) = oneshot::channel();
         let releasing = Arc::new(Mutex::new(Releasing {
@@ -180,7 +180,7 @@ impl Quorum {
         let (done, until) = (all.done.take(), all.until);
         drop(all);
         if let Some(CancelRequest { name, entry }) = confirmed {
-            self.detached.note_released(&name, entry.owner, until);
+            self.detached.note_released(&name, entry, until);
         }
         done.into_iter().for_each(|done| drop(foreign::call(|| done.send(outcome.clone()))));
         if let Some((cancel, nodes)) = queues {

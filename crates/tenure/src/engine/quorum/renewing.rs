@@ -85,11 +85,25 @@ impl Quorum {
         if let Some(Err(error)) = longest.map(|lease| self.check_lease(lease, Kind::Mutex)) {
             return Answer::now(Err(error));
         }
-        if let [renewal] = &renewals[..]
-            && self.is_over(renewal)
-        {
-            return Answer::now(Ok(vec![Ok(Renewed::NotHeld)]));
+        let over: Vec<_> = renewals.iter().map(|renewal| self.is_over(renewal)).collect();
+        if !over.contains(&true) {
+            return self.renew_held(renewals);
         }
+        let held: Vec<_> = renewals.into_iter().zip(&over).filter(|(_, over)| !**over).collect();
+        let held: Vec<_> = held.into_iter().map(|(renewal, _)| renewal).collect();
+        let answer = match held.is_empty() {
+            true => Answer::now(Ok(Vec::new())),
+            false => self.renew_held(held),
+        };
+        Answer::later(async move {
+            let mut outcomes = answer.await?.into_iter();
+            let mut next = || outcomes.next().unwrap_or_else(|| Err(closed()));
+            let outcome = |over| if over { Ok(Renewed::NotHeld) } else { next() };
+            Ok(over.into_iter().map(outcome).collect())
+        })
+    }
+
+    fn renew_held(self: &Arc<Self>, renewals: Vec<Renewal>) -> Answer<Outcomes> {
         let sent = clock::now();
         let (done, answer) = oneshot::channel();
         let asked: Vec<_> = renewals.iter().map(|it| self.asked(it)).collect();
@@ -148,7 +162,7 @@ impl Quorum {
         let Renewal { name, entry, .. } = renewal;
         match self.holds.attempts_for(name, *entry) {
             Some(attempts) => attempts.is_empty(),
-            None => self.detached.is_releasing(name, entry.owner),
+            None => self.detached.is_releasing(name, *entry),
         }
     }
 
@@ -205,8 +219,9 @@ impl Quorum {
         self.finish_renewals(renewing, all);
     }
 
-    /// What a node's answers about the entries of a hold count as: it must have them all. One that was granted meanwhile is none of
-    /// those that were asked for, and the node counts next time.
+    /// What a node's answers about the entries of a hold count as: it must have them all. One that was granted meanwhile, or has
+    /// another number at this node by now, is none of those that were asked for: nothing is known about it, and the node counts next
+    /// time.
     fn ack(
         &self,
         node: usize,
@@ -227,33 +242,28 @@ impl Quorum {
         if self.holds.is_lost_at(&renewal.name, renewal.entry.owner, node) {
             return Ack::NotHeld;
         }
-        let mut proved = Vec::new();
-        for (at, attempt) in asked.attempts.iter().enumerate() {
-            let (name, entry) = (&renewal.name, asked.entries[node][at]);
-            let extended = (sent, renewal.lease.duration());
-            match acks[at] {
-                Ack::NotHeld => attempt.missing_at(node, entry),
-                _ => {
-                    let is_ending = self.nodes[node].is_ending(name, entry);
-                    if attempt.proved_at(node, entry, extended, is_ending) {
-                        proved.push(attempt);
-                    }
-                }
-            }
-        }
         let now_there = self.holds.attempts_for(&renewal.name, renewal.entry).unwrap_or_default();
-        let is_proved = |it: &Arc<Attempt>| proved.iter().any(|proved| Arc::ptr_eq(proved, it));
-        // Released meanwhile: it counts for nothing any more, and the answer is that of the node.
-        let is_extended = match &now_there[..] {
-            [] => acks.iter().all(|ack| *ack == Ack::Extended),
-            attempts => attempts.iter().all(is_proved),
+        if now_there.is_empty() {
+            // Released meanwhile: it counts for nothing any more.
+            let is_extended = acks.iter().all(|ack| *ack == Ack::Extended);
+            return if is_extended { Ack::Extended } else { Ack::NotHeld };
+        }
+        let answered = |attempt: &Arc<Attempt>| {
+            let at = asked.position(attempt)?;
+            let (entry, extended) = (asked.entries[node][at], (sent, renewal.lease.duration()));
+            let is_ending = self.nodes[node].is_ending(&renewal.name, entry);
+            attempt.answered_at(node, entry, acks[at], extended, is_ending)
         };
-        if is_extended {
+        // Of all: a node that lacks one is to be repaired.
+        let answers: Vec<_> = now_there.iter().map(answered).collect();
+        if answers.iter().all(|it| *it == Some(true)) {
             Ack::Extended
         } else if acks.contains(&Ack::Extended) {
             Ack::Partial
-        } else {
+        } else if answers.contains(&Some(false)) {
             Ack::NotHeld
+        } else {
+            Ack::Silent
         }
     }
 
@@ -368,6 +378,11 @@ impl Asked {
     /// Whether this client has the hold only by its handle, which does not say what kind of lock it is.
     fn is_handle(&self) -> bool {
         self.attempts.is_empty()
+    }
+
+    /// Which of the entries that were asked for is that of an attempt. A waiter that asked once more has another attempt for it.
+    fn position(&self, attempt: &Attempt) -> Option<usize> {
+        self.attempts.iter().position(|it| it.request.entry == attempt.request.entry)
     }
 }
 

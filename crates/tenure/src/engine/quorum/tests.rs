@@ -1,7 +1,10 @@
-//! The engine on memory engines, of which some refuse by plan. [`kinds`]: locks that are no mutexes; [`detaching`].
+//! The engine on memory engines, of which some refuse by plan. [`kinds`]: locks that are no mutexes; [`detaching`]; [`sharing`]: several
+//! entries and handles of one owner; [`late`]: answers that come late.
 
 mod detaching;
 mod kinds;
+mod late;
+mod sharing;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

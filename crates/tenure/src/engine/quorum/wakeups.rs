@@ -89,7 +89,7 @@ impl Quorum {
                 self.perform(&attempt, effect);
             }
             // The process with its handle has it, or has released it.
-            None if self.is_detached(&name, entry.owner) => {
+            None if self.is_detached(&name, entry) => {
                 self.watch_entry(node, name, entry);
             }
             // It is not wanted any more: it passes to the next.

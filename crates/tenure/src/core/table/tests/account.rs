@@ -172,6 +172,18 @@ impl Account {
         self.queue.iter().rposition(is_ahead).map_or(0, |last| last + 1)
     }
 
+    /// Whether an entry may be told that it waits no more, because its owner holds fewer permits. It may have been dead.
+    pub(super) fn is_dismissed(&mut self, entry: Entry) -> bool {
+        let is_waiting = self.queue.iter().any(|waiting| waiting.entry == entry);
+        self.hold_of(entry.owner).is_some() && !is_waiting || self.exceeds(entry)
+    }
+
+    /// Whether an entry waits for more permits than its owner holds.
+    pub(super) fn exceeds(&mut self, entry: Entry) -> bool {
+        let waits = self.queue.iter().find(|waiting| waiting.entry == entry).map(|it| it.permits);
+        self.hold_of(entry.owner).zip(waits).is_some_and(|(hold, permits)| permits > hold.permits)
+    }
+
     pub(super) fn bury_dead(&mut self, now: Moment) {
         while self.queue.first().is_some_and(|first| first.alive_until <= now) {
             self.queue.remove(0);

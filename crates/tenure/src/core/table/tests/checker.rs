@@ -156,6 +156,8 @@ impl<S: Subject> Checker<S> {
         account.queue.retain(|waiting| waiting.entry != entry);
         if let Some(hold) = account.hold_of(entry.owner) {
             ensure(hold.fence == grant.fence, "I4: a re-entry changed the fence")?;
+            let permits = request.shape.permits();
+            ensure(permits <= hold.permits, "I1: granted more permits than the owner holds")?;
             hold.enter(entry.number);
             hold.until = hold.until.max(until);
             return Ok(());
@@ -200,7 +202,12 @@ impl<S: Subject> Checker<S> {
         let outcome = self.subject.release(request, self.now, &mut effects);
         // The entry may have been waiting, and be served, with the owner's other entries, before
         // it is released in the same step.
-        let is_served = |(_, wakeup): &(ClientId, Wakeup)| matches!(wakeup, Wakeup::Granted { entry: it, .. } if it.owner == entry.owner);
+        let is_served = |(_, wakeup): &(ClientId, Wakeup)| match wakeup {
+            Wakeup::Granted { entry: it, .. } | Wakeup::Sooner { entry: it, .. } => {
+                it.owner == entry.owner
+            }
+            _ => false,
+        };
         let after = effects.iter().rposition(is_served).map_or(0, |index| index + 1);
         let later = effects.split_off(after);
         self.hear(lock, effects)?;
@@ -281,6 +288,10 @@ impl<S: Subject> Checker<S> {
                     account.lose(owner)?;
                     continue;
                 }
+                Wakeup::Sooner { entry, .. } if account.is_dismissed(entry) => {
+                    account.queue.retain(|waiting| waiting.entry != entry);
+                    continue;
+                }
                 Wakeup::Sooner { entry, .. } => {
                     let first = account.queue.first().map(|waiting| waiting.entry);
                     ensure(first == Some(entry), "another than the first waiter was notified")?;
@@ -296,6 +307,7 @@ impl<S: Subject> Checker<S> {
                     "I4: another entry of the owner has another fence",
                 )?;
                 hold.enter(entry.number);
+                ensure(!account.exceeds(entry), "I1: granted more permits than the owner holds")?;
                 account.queue.retain(|waiting| waiting.entry != entry);
                 continue;
             }

@@ -41,6 +41,8 @@ pub(super) fn served_after(
             let is_same = entry.owner == request.entry.owner && grant.fence == granted.fence;
             grant.fence > granted.fence || is_same
         }
+        // Another entry of its owner, which waited for more permits.
+        Wakeup::Sooner { entry, .. } => entry.owner == request.entry.owner,
         _ => false,
     };
     let at = effects.iter().position(is_later).unwrap_or(effects.len());

@@ -7,6 +7,14 @@ use crate::Kind;
 /// A hold that two of three nodes know by another number, because they had missed the end of an earlier one.
 fn renumbered(scene: &Scene) -> Entry {
     let entry = someone();
+    renumber(scene, entry);
+    entry
+}
+
+/// The same, of this entry.
+pub(super) fn renumber(scene: &Scene, entry: Entry) {
+    let holders = block_on(scene.stores[0].inspect(name())).unwrap().holders;
+    let others = holders.first().map_or(0, |holder| holder.entries);
     acquire(scene, entry).unwrap();
     scene.set_down(0, true);
     scene.set_down(1, true);
@@ -16,11 +24,11 @@ fn renumbered(scene: &Scene) -> Entry {
     assert!(matches!(acquire(scene, entry), Ok(Acquired::Granted(_))));
     // The engine's thread asks the nodes again for the end of the first one.
     for node in 0..2 {
-        while block_on(scene.stores[node].inspect(name())).unwrap().holders[0].entries > 1 {
+        while block_on(scene.stores[node].inspect(name())).unwrap().holders[0].entries > others + 1
+        {
             std::thread::yield_now();
         }
     }
-    entry
 }
 
 /// I6: a client that has the handle alone could not release the lock: it was said to be lost, and stayed until its lease ended.
@@ -29,7 +37,7 @@ fn a_detached_hold_has_one_entry_at_all_nodes() {
     let scene = Scene::new();
     let entry = renumbered(&scene);
     let common = block_on(scene.quorum.entry_to_detach(&name(), entry)).unwrap();
-    scene.quorum.detach(&name(), entry.owner).unwrap();
+    scene.quorum.detach(&name(), entry).unwrap();
     let other = scene.another();
     let released = block_on(other.quorum.release(ReleaseRequest::new(name(), common))).unwrap();
     assert_eq!(released, ReleaseOutcome::Released { remaining: 0 });
@@ -57,7 +65,7 @@ fn a_handle_does_not_count_a_later_entry_of_its_owner() {
     let (scene, entry) = (Scene::new(), someone());
     let other = scene.another();
     assert!(matches!(acquire(&scene, entry), Ok(Acquired::Granted(_))));
-    scene.quorum.detach(&name(), entry.owner).unwrap();
+    scene.quorum.detach(&name(), entry).unwrap();
     let renewal = Renewal { name: name(), entry, lease: Lease::DEFAULT, commit: None };
     let renew = || block_on(other.quorum.renew(vec![renewal.clone()])).unwrap().remove(0);
     block_on(scene.stores[2].release(ReleaseRequest::new(name(), entry))).unwrap();
@@ -89,7 +97,7 @@ fn a_node_that_has_another_number_does_not_count_for_a_handle() {
     let keep = ReleaseRequest { keep: 1, ..ReleaseRequest::new(name(), entry) };
     block_on(scene.quorum.release(keep)).unwrap();
     let common = block_on(scene.quorum.entry_to_detach(&name(), entry)).unwrap();
-    scene.quorum.detach(&name(), entry.owner).unwrap();
+    scene.quorum.detach(&name(), entry).unwrap();
     let renewal = Renewal { name: name(), entry: common, lease: Lease::DEFAULT, commit: None };
     let renew = || block_on(other.quorum.renew(vec![renewal.clone()])).unwrap().remove(0);
     assert_eq!(renew().unwrap(), Renewed::Extended, "by the nodes 1 and 2");

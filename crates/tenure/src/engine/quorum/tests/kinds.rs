@@ -275,7 +275,7 @@ fn the_handle_of_a_semaphore_is_renewed_by_as_many_nodes_as_it_needs() {
     let scene = Scene::new();
     let entry = someone();
     assert!(matches!(scene.ask(permit(entry)), Acquired::Granted(_)));
-    scene.quorum.detach(&name(), entry.owner).unwrap();
+    scene.quorum.detach(&name(), entry).unwrap();
     scene.renew(entry);
     scene.forget_at(2, entry);
     let renewal = Renewal { name: name(), entry, lease: Lease::DEFAULT, commit: None };
@@ -293,7 +293,7 @@ fn the_handle_of_a_mutex_is_renewed_by_a_majority() {
     let scene = Scene::new();
     let entry = someone();
     acquire(&scene, entry).unwrap();
-    scene.quorum.detach(&name(), entry.owner).unwrap();
+    scene.quorum.detach(&name(), entry).unwrap();
     scene.forget_at(2, entry);
     scene.renew(entry);
     scene.set_down(2, true);

@@ -239,14 +239,19 @@ local function notify(lock, waiter, fence, fences, lease)
 end
 
 -- Grants the other waiting entries of an owner that just got the lock: left in the queue, they
--- would wait for themselves.
+-- would wait for themselves. One that waits for more permits than the owner has got leaves the queue, too, and is notified
+-- to ask: then it is refused (I1).
 local function grant_other_entries(lock, holder, lease)
   for number in string.gmatch(waiting_of(lock, holder.owner), '[^,]+') do
     local waiter = waiter_of(lock, holder.owner .. ':' .. number)
     if waiter then
       dequeue(lock, waiter)
-      holder.entries = with(holder.entries, number)
-      notify(lock, waiter, holder.fence, holder.fences, lease)
+      if waiter.permits > holder.permits then
+        publish(waiter.client, 'sooner ' .. waiter.entry .. ' ' .. lock.key)
+      else
+        holder.entries = with(holder.entries, number)
+        notify(lock, waiter, holder.fence, holder.fences, lease)
+      end
     end
   end
 end
