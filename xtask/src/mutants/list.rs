@@ -38,8 +38,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a node counts though it lacks an entry of the hold",
         file: "engine/quorum/renewing.rs",
-        from: "attempts => attempts.iter().all(is_proved),",
-        to: "attempts => attempts.iter().any(is_proved),",
+        from: "answers.iter().all(|it| *it == Some(true))",
+        to: "answers.iter().any(|it| *it == Some(true))",
         target: "lib",
         test: "engine::quorum::tests::detaching::a_node_counts_only_with_all_entries_of_its_client",
     },
