@@ -159,7 +159,7 @@ impl WriteGuard {
     /// once; if the store cannot be reached, the downgrade is retried in the background, and other readers
     /// wait until it succeeds.
     ///
-    /// An owner that has entered more than once stays a writer until its other guards are dropped.
+    /// An owner that has entered more than once stays a writer until all of its guards are dropped.
     ///
     /// # Cancel safety
     /// If the future is dropped, the lock is released.

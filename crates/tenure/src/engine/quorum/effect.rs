@@ -167,8 +167,21 @@ impl Quorum {
         callers: Vec<Caller>,
     ) {
         // First: the holder may release it at once.
-        self.holds.add(attempt, &grant);
+        self.note_grant(attempt, &grant);
+        self.report_grant(attempt, grant, callers);
+    }
+
+    pub(super) fn note_grant(&self, attempt: &Arc<Attempt>, grant: &Grant) {
+        self.holds.add(attempt, grant);
         self.owe(attempt);
+    }
+
+    pub(super) fn report_grant(
+        self: &Arc<Self>,
+        attempt: &Arc<Attempt>,
+        grant: Grant,
+        callers: Vec<Caller>,
+    ) {
         self.strike(attempt);
         if callers.is_empty() {
             let (name, entry) = (attempt.request.name.clone(), attempt.request.entry);

@@ -25,7 +25,15 @@ use crate::sync::lock;
 /// The holds of this client. Of one owner, the last one may be valid; those before it were lost.
 #[derive(Default)]
 pub(super) struct Holds {
-    by_owner: Mutex<HashMap<(LockName, Owner), Vec<Record>>>,
+    by_owner: Mutex<ByOwner>,
+}
+
+type ByOwner = HashMap<(LockName, Owner), Vec<Record>>;
+
+fn is_in(holds: &ByOwner, attempt: &Arc<Attempt>) -> bool {
+    let key = (attempt.request.name.clone(), attempt.request.entry.owner);
+    let has = |record: &Record| record.permits(attempt).is_some();
+    holds.get(&key).is_some_and(|records| records.iter().any(has))
 }
 
 /// What the release of an entry means for the nodes.
@@ -143,12 +151,15 @@ impl Holds {
     /// it stands for the other entries. Returns its callers.
     pub(super) fn end_question(&self, question: &Arc<Attempt>) -> Vec<Caller> {
         let holds = lock(&self.by_owner);
-        let key = (question.request.name.clone(), question.request.entry.owner);
-        let is_held = |record: &Record| record.attempts().any(|it| Arc::ptr_eq(it, question));
-        match holds.get(&key).is_some_and(|records| records.iter().any(is_held)) {
+        match is_in(&holds, question) {
             true => question.take_callers(),
             false => question.end(),
         }
+    }
+
+    /// Whether an attempt is one of a hold.
+    pub(super) fn has(&self, attempt: &Arc<Attempt>) -> bool {
+        is_in(&lock(&self.by_owner), attempt)
     }
 
     /// The attempt of an entry that a node has.
@@ -184,8 +195,8 @@ impl Holds {
     pub(super) fn terms(&self, attempt: &Arc<Attempt>) -> Option<(u32, Fence)> {
         let holds = lock(&self.by_owner);
         let key = (attempt.request.name.clone(), attempt.request.entry.owner);
-        let has = |it: &&Record| it.attempts().any(|it| Arc::ptr_eq(it, attempt));
-        holds.get(&key)?.iter().find(has).map(|record| (record.permits(), record.fence))
+        let terms = |record: &Record| Some((record.permits(attempt)?, record.fence));
+        holds.get(&key)?.iter().find_map(terms)
     }
 
     /// What nodes have of the hold of an entry; none if this client does not know the entry. Of one that has ended, or whose hold

@@ -31,6 +31,8 @@ impl Quorum {
         if attempt.waits_at().is_empty() {
             return self.grant(attempt, grant, callers);
         }
+        // It has passed, whatever its caller does meanwhile: asks once more, or gives up.
+        self.note_grant(attempt, &grant);
         let (quorum, attempt) = (self.clone(), attempt.clone());
         self.io.spawn(async move {
             tokio::select! {
@@ -38,7 +40,9 @@ impl Quorum {
                 () = pause(GRACE) => {}
             }
             quorum.leave_queues(&attempt).await;
-            quorum.grant(&attempt, grant, callers);
+            if !callers.is_empty() || quorum.holds.has(&attempt) {
+                quorum.report_grant(&attempt, grant, callers);
+            }
         });
     }
 

@@ -14,28 +14,32 @@ use crate::sync::lock;
 /// One hold of an owner.
 pub(super) struct Record {
     pub(super) fence: Fence,
-    /// The entries that the nodes have. One of them stays while entries are counted here.
-    attempts: Vec<Arc<Attempt>>,
-    /// Further entries, counted here.
-    counted: Vec<Entry>,
+    /// The entries that the nodes have. One of them stays while entries are counted here, and has as many permits as each of these.
+    parts: Vec<Part>,
+    /// Further entries, counted here, and how many permits each has.
+    counted: Vec<(Entry, u32)>,
     /// The entry of an attempt that was released, and stands for those that are counted.
     released: Option<Entry>,
-    /// How many it has now: a re-entry may ask for fewer, and a writer that became a reader has given back the others.
-    permits: u32,
     /// Nodes that have taken it away, one bit each.
     lost: u8,
     /// No guard relies on it after this.
     until: Moment,
 }
 
+/// An entry that the nodes have.
+struct Part {
+    attempt: Arc<Attempt>,
+    /// How many it has now: a writer that became a reader has given back the others.
+    permits: u32,
+}
+
 impl Record {
     pub(super) fn new() -> Self {
         Self {
             fence: Fence::from_value(0),
-            attempts: Vec::new(),
+            parts: Vec::new(),
             counted: Vec::new(),
             released: None,
-            permits: 0,
             lost: 0,
             until: Moment::ZERO,
         }
@@ -63,32 +67,36 @@ impl Record {
     /// Notes a grant. The guard counts from when it asked, and so no longer than from now.
     pub(super) fn add(&mut self, attempt: &Arc<Attempt>, grant: &Grant, now: Moment) {
         (self.fence, self.lost) = (grant.fence, 0);
-        self.remove(attempt.request.entry);
-        let before = if self.attempts.is_empty() { 0 } else { self.permits };
-        self.permits = before.max(attempt.request.shape.permits());
-        self.attempts.push(attempt.clone());
+        // One that was asked for once more may have given permits back meanwhile.
+        let entry = attempt.request.entry;
+        let known = self.parts.iter().find(|it| it.attempt.request.entry == entry);
+        let permits = known.map_or(attempt.request.shape.permits(), |part| part.permits);
+        self.remove(entry);
+        self.parts.push(Part { attempt: attempt.clone(), permits });
         self.until = self.until.max(now + grant.lease);
     }
 
     /// Forgets an entry that is granted anew.
     pub(super) fn remove(&mut self, entry: Entry) {
-        self.attempts.retain(|it| it.request.entry != entry);
+        self.parts.retain(|it| it.attempt.request.entry != entry);
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.attempts.is_empty()
+        self.parts.is_empty()
     }
 
     pub(super) fn attempts(&self) -> impl Iterator<Item = &Arc<Attempt>> {
-        self.attempts.iter()
+        self.parts.iter().map(|part| &part.attempt)
     }
 
-    pub(super) fn permits(&self) -> u32 {
-        self.permits
+    /// How many permits the entry of an attempt has now.
+    pub(super) fn permits(&self, attempt: &Arc<Attempt>) -> Option<u32> {
+        let part = self.parts.iter().find(|it| Arc::ptr_eq(&it.attempt, attempt));
+        part.map(|part| part.permits)
     }
 
     pub(super) fn counts(&self, entry: Entry) -> bool {
-        self.counted.contains(&entry)
+        self.counted.iter().any(|(it, _)| *it == entry)
     }
 
     pub(super) fn has_counted(&self) -> bool {
@@ -96,11 +104,11 @@ impl Record {
     }
 
     pub(super) fn has_one_entry(&self) -> bool {
-        self.counted.is_empty() && self.attempts.len() == 1
+        self.counted.is_empty() && self.parts.len() == 1
     }
 
     pub(super) fn knows(&self, entry: Entry) -> bool {
-        self.counts(entry) || self.attempts.iter().any(|it| it.request.entry == entry)
+        self.counts(entry) || self.attempts().any(|it| it.request.entry == entry)
     }
 
     /// Whether an entry has not ended: one that was released may stand for others.
@@ -111,28 +119,32 @@ impl Record {
     /// Counts a further entry. Returns the fence; none if the nodes must be asked.
     pub(super) fn enter(&mut self, request: &AcquireRequest) -> Option<Fence> {
         let (shape, entry) = (request.shape, request.entry);
-        let first = self.attempts.first()?.request.shape;
+        let first = self.attempts().next()?.request.shape;
         let is_same = first.kind() == shape.kind() && first.kind() != Kind::Barrier;
-        let is_at_nodes = self.attempts.iter().any(|it| it.request.entry == entry);
-        if !is_same || is_at_nodes || shape.permits() > self.permits {
+        let is_at_nodes = self.attempts().any(|it| it.request.entry == entry);
+        // Any of them may be the one that stands for it in the end.
+        let is_covered = self.parts.iter().all(|part| shape.permits() <= part.permits);
+        if !is_same || is_at_nodes || !is_covered {
             return None;
         }
         if !self.counts(entry) {
-            self.counted.push(entry);
+            self.counted.push((entry, shape.permits()));
         }
         Some(self.fence)
     }
 
     /// An entry ends.
     pub(super) fn leave(&mut self, entry: Entry) -> Leaving {
-        if let Some(at) = self.counted.iter().position(|it| *it == entry) {
+        if let Some(at) = self.counted.iter().position(|(it, _)| *it == entry) {
             self.counted.swap_remove(at);
             let alone = self.released.filter(|_| self.counted.is_empty());
             return alone.and_then(|entry| self.take(entry)).unwrap_or_else(|| self.remaining());
         }
-        // It stands for those that are counted, however often it ends: the nodes have no other one.
-        let is_last = matches!(&self.attempts[..], [last] if last.request.entry == entry);
-        if is_last && !self.counted.is_empty() {
+        // It stands for those that are counted, however often it ends, if the nodes have no other one with enough permits (I1).
+        let wanted = self.counted.iter().map(|(_, permits)| *permits).max();
+        let others = self.parts.iter().filter(|it| it.attempt.request.entry != entry);
+        let is_needed = wanted.is_some_and(|wanted| others.clone().all(|it| it.permits < wanted));
+        if is_needed && others.count() < self.parts.len() {
             self.released = Some(entry);
             return self.remaining();
         }
@@ -140,9 +152,9 @@ impl Record {
     }
 
     fn take(&mut self, entry: Entry) -> Option<Leaving> {
-        let at = self.attempts.iter().position(|it| it.request.entry == entry)?;
+        let at = self.parts.iter().position(|it| it.attempt.request.entry == entry)?;
         self.released.take_if(|released| *released == entry);
-        Some(Leaving::AtNodes(self.attempts.swap_remove(at)))
+        Some(Leaving::AtNodes(self.parts.swap_remove(at).attempt))
     }
 
     /// Gives back the permits but so many, if there is one entry.
@@ -150,8 +162,11 @@ impl Record {
         if self.entries() > 1 {
             return self.remaining();
         }
-        self.permits = self.permits.min(permits);
-        self.attempts.last().cloned().map_or(Leaving::Unknown, Leaving::AtNodes)
+        let parts = self.parts.iter_mut().map(|part| &mut part.permits);
+        let counted = self.counted.iter_mut().map(|(_, permits)| permits);
+        parts.chain(counted).for_each(|it| *it = permits.min(*it));
+        let last = self.parts.last().map(|part| part.attempt.clone());
+        last.map_or(Leaving::Unknown, Leaving::AtNodes)
     }
 
     /// One request for each entry that a node is not known to have. None for a party of a barrier: it would arrive there
@@ -162,13 +177,13 @@ impl Record {
         now: Moment,
         may_end: impl Fn(Entry) -> bool,
     ) -> Vec<(Arc<Attempt>, AcquireRequest)> {
-        let missing = self.attempts.iter().filter(|attempt| !attempt.is_held_now(node, now));
-        let repair = |attempt: &Arc<Attempt>| {
+        let missing = self.parts.iter().filter(|part| !part.attempt.is_held_now(node, now));
+        let repair = |Part { attempt, permits }: &Part| {
             let shape = attempt.request.shape;
             if shape.kind() == Kind::Barrier {
                 return None;
             }
-            let shape = Shape::new(shape.kind(), shape.limit(), self.permits).ok()?;
+            let shape = Shape::new(shape.kind(), shape.limit(), *permits).ok()?;
             let proposal = Some(Proposal { fence: self.fence, is_repair: true, is_repeated: true });
             let entry = attempt.entry_to_repair(node, &may_end);
             let request =
@@ -185,7 +200,7 @@ impl Record {
     /// A node has taken it away, and so has none of its entries.
     pub(super) fn lose(&mut self, node: usize) {
         self.lost |= 1 << node;
-        self.attempts.iter().for_each(|it| lock(&it.state).candidate.give_back(node));
+        self.attempts().for_each(|it| lock(&it.state).candidate.give_back(node));
     }
 
     /// Whether a node has taken it away, and has not got it back since.
@@ -195,7 +210,7 @@ impl Record {
 
     /// Whether too few of so many nodes are left.
     pub(super) fn is_lost(&self, nodes: usize) -> bool {
-        let needed = self.attempts.last().map_or(0, |it| lock(&it.state).candidate.needed());
+        let needed = self.attempts().last().map_or(0, |it| lock(&it.state).candidate.needed());
         nodes - (self.lost.count_ones() as usize) < needed
     }
 
@@ -204,7 +219,7 @@ impl Record {
     }
 
     pub(super) fn entries(&self) -> u32 {
-        let at_nodes = self.attempts.len() - usize::from(self.released.is_some());
+        let at_nodes = self.parts.len() - usize::from(self.released.is_some());
         (at_nodes + self.counted.len()) as u32
     }
 }

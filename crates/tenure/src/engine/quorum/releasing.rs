@@ -50,13 +50,14 @@ impl Quorum {
             }
             Leaving::Unknown => None,
         };
+        // First: then no node gets another number any more.
+        let ended = attempt.iter().filter(|_| request.keep == 0);
+        ended.for_each(|attempt| answer_cancelled(attempt.end()));
         let entry_at = |node| match &attempt {
             Some(attempt) => attempt.entry_at(node),
             None => request.entry,
         };
         let mut entries: Vec<_> = (0..self.nodes.len()).map(entry_at).collect();
-        let ended = attempt.iter().filter(|_| request.keep == 0);
-        ended.for_each(|attempt| answer_cancelled(attempt.end()));
         let (known, needed) = match &attempt {
             Some(attempt) => {
                 let mut state = lock(&attempt.state);

@@ -2,6 +2,7 @@
 
 use super::detaching::renumber;
 use super::*;
+use crate::Kind;
 
 const SOON: Duration = Duration::from_millis(2_500);
 
@@ -116,5 +117,143 @@ fn a_reentry_survives_the_release_of_the_first_entry_beside_its_question() {
         assert_eq!(renew(&scene, again), Renewed::Extended);
         release(&scene, again).unwrap();
         assert!(scene.quorum.quorum.holds.is_empty());
+    }
+}
+
+const ALL: u32 = Shape::MAX_LIMIT;
+
+fn shared(entry: Entry, permits: u32) -> AcquireRequest {
+    let shape = Shape::new(Kind::ReadWrite, ALL, permits).unwrap();
+    AcquireRequest { shape, queue: Some(kinds::QUEUE), ..request(entry, None) }
+}
+
+fn ask(scene: &Scene, request: AcquireRequest) -> Acquired {
+    block_on(scene.quorum.acquire(request)).unwrap()
+}
+
+fn is_granted(answer: &Acquired) -> bool {
+    matches!(answer, Acquired::Granted(_))
+}
+
+fn downgrade(quorum: &QuorumEngine, entry: Entry) -> Result<ReleaseOutcome, StoreError> {
+    block_on(quorum.release(ReleaseRequest { keep: 1, ..ReleaseRequest::new(name(), entry) }))
+}
+
+/// Two nodes had missed a downgrade, and its owner wrote twice. The second of these was counted, and stood on the entry of the reader
+/// once the first had ended: a writer beside other readers.
+#[test]
+fn a_writer_does_not_stand_on_the_entry_of_a_reader() {
+    let (scene, [reader, one]) = (Scene::new(), pair());
+    let (other, two) = (scene.another(), Entry { number: 9, ..one });
+    assert!(is_granted(&ask(&scene, shared(reader, ALL))));
+    scene.set_down(0, true);
+    scene.set_down(1, true);
+    downgrade(&scene.quorum, reader).unwrap_err();
+    scene.set_down(0, false);
+    scene.set_down(1, false);
+    assert!(is_granted(&ask(&scene, shared(one, ALL))), "nodes 0 and 1 have a writer");
+    assert!(is_granted(&ask(&scene, shared(two, ALL))));
+    release(&scene, one).unwrap();
+    pass(SOON);
+    assert_eq!(renew(&scene, two), Renewed::Extended, "a writer");
+    assert!(!is_granted(&ask(&other, shared(someone(), 1))), "I1: and a reader");
+}
+
+/// A store that calls something before it performs a release.
+struct Hooked {
+    store: MemoryEngine,
+    hook: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
+}
+
+impl Engine for Hooked {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    fn acquire(&self, request: AcquireRequest) -> Answer<Acquired> {
+        self.store.acquire(request)
+    }
+
+    fn renew(&self, renewals: Vec<Renewal>) -> Answer<Vec<Result<Renewed, StoreError>>> {
+        self.store.renew(renewals)
+    }
+
+    fn release(&self, request: ReleaseRequest) -> Answer<ReleaseOutcome> {
+        let hook = lock(&self.hook).take();
+        hook.into_iter().for_each(|hook| hook());
+        self.store.release(request)
+    }
+
+    fn cancel(&self, request: CancelRequest) -> Answer<()> {
+        self.store.cancel(request)
+    }
+
+    fn inspect(&self, name: LockName) -> Answer<LockInfo> {
+        self.store.inspect(name)
+    }
+
+    fn list(&self, request: ListRequest) -> Answer<Vec<LockInfo>> {
+        self.store.list(request)
+    }
+
+    fn force_release(&self, request: ForceRequest) -> Answer<ForceOutcome> {
+        self.store.force_release(request)
+    }
+
+    fn listen(&self, listener: Weak<dyn Listener>) {
+        self.store.listen(listener);
+    }
+}
+
+/// A question about a writer is performed between a downgrade and its requests to the nodes. The hold became that of a writer again, by
+/// which its owner could write beside other readers.
+#[test]
+fn a_question_beside_a_downgrade_does_not_make_a_writer() {
+    let (scene, hook, [writer, again]) = (Scene::new(), Arc::new(Mutex::new(None)), pair());
+    let node = |store: &MemoryEngine| {
+        Box::new(Hooked { store: store.another(), hook: Arc::clone(&hook) }) as Box<dyn Engine>
+    };
+    let quorum = QuorumEngine::over(scene.stores.iter().map(node).collect(), LONGEST).unwrap();
+    let quorum = Arc::new(quorum);
+    assert!(is_granted(&block_on(quorum.acquire(shared(writer, ALL))).unwrap()));
+    let asking = quorum.clone();
+    let question: Box<dyn FnOnce() + Send> =
+        Box::new(move || drop(block_on(asking.acquire(shared(writer, ALL)))));
+    *lock(&hook) = Some(question);
+    downgrade(&quorum, writer).unwrap();
+    let second = block_on(quorum.acquire(shared(again, ALL))).unwrap();
+    let third = ask(&scene, shared(someone(), 1));
+    assert!(!is_granted(&second) || !is_granted(&third), "I1: a writer and a reader");
+}
+
+/// I8: a party that asked once more, or gave up, while it waited to be told that it had passed, left a hold behind for ever.
+#[test]
+fn a_party_that_asks_while_it_passes_leaves_nothing() {
+    for gives_up in [false, true] {
+        let (first, entry, second) = (Scene::new(), someone(), someone());
+        let other = first.another();
+        let party = |entry| {
+            let shape = Shape::new(Kind::Barrier, 2, 1).unwrap();
+            AcquireRequest { shape, queue: Some(kinds::QUEUE), ..request(entry, None) }
+        };
+        other.set_down(2, true);
+        assert!(matches!(ask(&first, party(entry)), Acquired::Queued(_)));
+        let passing = other.quorum.acquire(party(second));
+        let question = first.quorum.acquire(party(entry));
+        if gives_up {
+            block_on(first.quorum.cancel(CancelRequest { name: name(), entry })).unwrap();
+        } else {
+            // Node 2 opens.
+            assert!(is_granted(&block_on(first.stores[2].acquire(party(second))).unwrap()));
+            assert!(is_granted(&block_on(question).unwrap()));
+            release(&first, entry).unwrap();
+        }
+        assert!(is_granted(&block_on(passing).unwrap()));
+        release(&other, second).unwrap();
+        pass(SOON);
+        for scene in [&first, &other] {
+            let quorum = &scene.quorum.quorum;
+            assert!(quorum.holds.is_empty() && lock(&quorum.attempts).is_empty(), "{gives_up}");
+        }
     }
 }
