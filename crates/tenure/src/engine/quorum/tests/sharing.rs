@@ -159,10 +159,12 @@ fn a_writer_does_not_stand_on_the_entry_of_a_reader() {
     assert!(!is_granted(&ask(&other, shared(someone(), 1))), "I1: and a reader");
 }
 
+type Hook = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
 /// A store that calls something before it performs a release.
 struct Hooked {
     store: MemoryEngine,
-    hook: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
+    hook: Hook,
 }
 
 impl Engine for Hooked {
@@ -209,7 +211,7 @@ impl Engine for Hooked {
 /// which its owner could write beside other readers.
 #[test]
 fn a_question_beside_a_downgrade_does_not_make_a_writer() {
-    let (scene, hook, [writer, again]) = (Scene::new(), Arc::new(Mutex::new(None)), pair());
+    let (scene, hook, [writer, again]) = (Scene::new(), Hook::default(), pair());
     let node = |store: &MemoryEngine| {
         Box::new(Hooked { store: store.another(), hook: Arc::clone(&hook) }) as Box<dyn Engine>
     };
