@@ -7,7 +7,7 @@
 //! - [`arrival`]: answers are counted by the thread that delivers them.
 //! - [`attempt`]: one entry that wants a lock, until it is granted, refused or cancelled; [`vote`]: an answer, as a
 //!   vote; [`committing`], [`regrouping`] and [`rest`]: different fences, too few nodes, and the last answers; [`effect`]: what it does next.
-//! - [`acquiring`], [`renewing`], [`releasing`]: the operations; [`holds`]: what this client holds, a [`record`] for each, [`keeping`] what nodes have of it, and [`reentry`] into it; [`counts`]: counts of
+//! - [`acquiring`], [`renewing`], [`repairing`], [`releasing`]: the operations; [`holds`]: what this client holds, a [`record`] for each, [`keeping`] what nodes have of it, and [`reentry`] into it; [`counts`]: counts of
 //!   latches that nodes have missed; [`detaching`]: one number of entry for all nodes.
 //! - [`wakeups`]: hand-overs by the nodes; [`passing`]: a party of a barrier leaves the other queues.
 //! - [`connecting`]: from a URL to nodes; [`admission`]: which of them may vote; [`supervising`]: looks after each;
@@ -43,6 +43,7 @@ mod reentry;
 mod regrouping;
 mod releasing;
 mod renewing;
+mod repairing;
 mod rest;
 mod supervising;
 #[cfg(test)]
