@@ -264,12 +264,16 @@ impl LockState {
         if request.shape.permits() > holder.permits && self.kind != Kind::Latch {
             return Some(Acquired::Upgrade { held: holder.permits });
         }
-        let (fence, fences) = (holder.fence, holder.fences);
+        let (fence, fences, now) = (holder.fence, holder.fences, scene.now.clock);
+        let is_alone = holder.entries.count() == 1 && holder.entries.has(number);
+        let lease = match proposal::asks_again(request) && !is_alone {
+            true => whole_millis(holder.until.since(now)).min(request.lease.duration()),
+            false => request.lease.duration(),
+        };
         self.dequeue(request.entry);
         self.holders.entries_mut(owner)?.add(number);
-        let lease = request.lease.duration();
-        self.extend(owner, scene.now.clock + lease);
-        Some(Acquired::Granted(Grant { fence, fences, lease, at: scene.now.clock }))
+        self.extend(owner, now + lease);
+        Some(Acquired::Granted(Grant { fence, fences, lease, at: now }))
     }
 
     /// Refreshes the heartbeat of a waiter that asks again; it keeps its position. False if it does not
@@ -383,6 +387,10 @@ impl LockState {
     fn drop_empty_queue(&mut self) {
         self.queue.take_if(|queue| queue.is_empty());
     }
+}
+
+fn whole_millis(time: Duration) -> Duration {
+    Duration::from_millis(time.as_millis() as u64)
 }
 
 fn waiter(request: &AcquireRequest, queueing: Queueing, client_id: ClientId, now: Now) -> Waiter {

@@ -33,6 +33,14 @@ pub(crate) fn sets_limit(request: &AcquireRequest) -> bool {
     of(request).is_none_or(|proposal| !proposal.is_repair && !proposal.is_repeated)
 }
 
+/// Whether a waiter asks once more. What other entries of its owner have at this node is not extended: those that no client knows any more
+/// would stay for as long as waiters of their owner give the node back and ask for it by turns (I7). An entry whose number is 0 is the only one of its
+/// owner.
+pub(crate) fn asks_again(request: &AcquireRequest) -> bool {
+    let may_be_one_of_several = request.queue.is_some() && request.entry.number != 0;
+    may_be_one_of_several && of(request).is_some_and(|it| it.is_repeated && !it.is_repair)
+}
+
 /// The refusal of a proposal that is too far ahead.
 pub(crate) fn refuse_ahead(request: &AcquireRequest, wall: Moment) -> Option<Acquired> {
     let fence = of(request)?.fence;

@@ -26,6 +26,11 @@ impl Attempt {
             return Effect::None;
         }
         match state.candidate.verdict(clock::now()) {
+            // A node may have served it long before the others, or not have extended what its owner had there: a hold that is reported
+            // with little left is lost while it is renewed for the first time.
+            Verdict::Granted(hold) if self.is_movable() && self.is_short(&hold) => {
+                self.start_commit(quorum, state, hold.fence)
+            }
             Verdict::Granted(hold) => self.granted(state, hold),
             Verdict::Commit { fence } => self.start_commit(quorum, state, fence),
             Verdict::Open => Effect::None,
@@ -50,12 +55,22 @@ impl Attempt {
         }
     }
 
+    /// Whether less is left of a hold than a third of what a grant usually has.
+    fn is_short(&self, hold: &Hold) -> bool {
+        let lease = self.request.lease.duration();
+        let usual = self.request.queue.map_or(lease, |queue| queue.claim.min(lease));
+        hold.deadline().since(clock::now()) < usual / 3
+    }
+
     pub(super) fn granted(&self, state: &mut State, hold: Hold) -> Effect {
         state.phase = Phase::Granted;
         let callers = std::mem::take(&mut state.callers);
         let Hold { fence, fences, at, lease, .. } = hold;
-        // A caller counts from when it asked; a claim may be older.
-        let left = if at >= state.began { lease } else { hold.deadline().since(state.began) };
+        // A caller counts from when it asked. A claim may be older, and a hold that was confirmed before it is reported is younger.
+        let left = match at >= state.began {
+            true => lease + at.since(state.began),
+            false => hold.deadline().since(state.began),
+        };
         let lease = if callers.is_empty() { lease } else { left };
         Effect::Granted { grant: Grant { fence, fences, lease, at }, callers }
     }

@@ -199,18 +199,11 @@ impl Quorum {
         if attempt.is_let_go() {
             return;
         }
-        let name = attempt.request.name.clone();
         let (quorum, attempt) = (self.clone(), attempt.clone());
         let until = self.over(&attempt.request);
-        let request = CancelRequest { name: name.clone(), entry };
-        on_arrival(self.nodes[node].engine().cancel(request), move |result| {
-            if result.is_err() {
-                quorum.nodes[node].leave_behind(name, entry, until);
-            }
-            if delay.is_zero() {
-                let effect = attempt.gave_back(&quorum, node, result);
-                return quorum.perform(&attempt, effect);
-            }
+        let request = CancelRequest { name: attempt.request.name.clone(), entry };
+        // The attempt has another number there from now on, but one that follows it begins with this number again.
+        self.nodes[node].end_and(request, until, move |result| {
             quorum.after(delay, &attempt, move |quorum, attempt| {
                 attempt.gave_back(quorum, node, result)
             });

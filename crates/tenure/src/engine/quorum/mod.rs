@@ -34,6 +34,7 @@ mod holds;
 mod identity;
 mod inspecting;
 mod keeping;
+mod left;
 mod marking;
 mod merging;
 mod node;

@@ -1,12 +1,12 @@
 //! One node: its engine, and what this client knows about it.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::absent::Absent;
 use super::arrival::on_arrival;
+use super::left::{Left, Leftovers};
 use super::wakeups::NodeListener;
 use tokio::sync::Notify;
 
@@ -21,15 +21,8 @@ use crate::owner::Entry;
 use crate::sync::lock;
 use crate::telemetry;
 
-/// How many entries that a node has not confirmed to be ended are remembered. Without a reminder they end with their
-/// leases.
-const MOST_LEFT: usize = 10_000;
-
 /// A calendar that has moved this far is compared with the others at once, and else from time to time.
 const NOTEWORTHY: Duration = Duration::from_millis(50);
-
-/// How many of them are sent in one go.
-const RESENT: usize = 128;
 
 /// One node.
 pub(super) struct Node {
@@ -49,9 +42,7 @@ pub(super) struct Node {
     /// It must have been looked at again by then: a client that was stopped may have missed that its address leads to another
     /// server. None if no task looks at it.
     look_again: Mutex<Option<Moment>>,
-    left: Mutex<HashMap<(LockName, Entry), Left>>,
-    /// More was left behind than is remembered, so that any end may still come.
-    has_forgotten: AtomicBool,
+    left: Leftovers,
 }
 
 /// The engine of a node.
@@ -61,20 +52,6 @@ struct Admitted {
     run_id: Option<String>,
     /// Why it has no vote.
     why: Option<StoreError>,
-}
-
-/// An entry that this client has ended, and the node may still have.
-#[derive(Clone, Copy)]
-struct Left {
-    /// How many permits it keeps: zero if it has ended.
-    keep: u32,
-    /// By then it has ended by itself.
-    until: Moment,
-    /// The permits stay occupied until then, although it has ended.
-    lingers_until: Option<Moment>,
-    is_in_flight: bool,
-    /// The node has confirmed the end. Another copy of the request may still arrive, on a connection that was given up.
-    is_done: bool,
 }
 
 impl Node {
@@ -94,8 +71,7 @@ impl Node {
             stepped: Arc::default(),
             calendar: Mutex::default(),
             look_again: Mutex::default(),
-            left: Mutex::default(),
-            has_forgotten: AtomicBool::new(false),
+            left: Leftovers::default(),
         }
     }
 
@@ -226,18 +202,17 @@ impl Node {
     /// new grant of the same entry might not last.
     pub(super) fn may_end(&self, name: &LockName, entry: Entry) -> bool {
         // What keeps permits does not end.
-        self.has_forgotten.load(Ordering::Relaxed) || self.is_ending(name, entry)
+        self.left.has_forgotten() || self.left.is_ending(name, entry)
     }
 
     /// Whether the node is known to be asked for the end of this entry.
     pub(super) fn is_ending(&self, name: &LockName, entry: Entry) -> bool {
-        let left = lock(&self.left);
-        !left.is_empty() && left.get(&(name.clone(), entry)).is_some_and(|it| it.keep == 0)
+        self.left.is_ending(name, entry)
     }
 
     /// The node has not confirmed the end of an entry: it is asked again later.
     pub(super) fn leave_behind(&self, name: LockName, entry: Entry, until: Moment) {
-        self.leave_behind_but(0, name, entry, until);
+        self.left.note((name, entry), 0, None, until);
     }
 
     /// The same for an entry whose permits stay occupied for some time.
@@ -248,74 +223,43 @@ impl Node {
         lingers_until: Moment,
         until: Moment,
     ) {
-        self.leave_behind_but(0, name.clone(), entry, until.max(lingers_until));
-        if let Some(it) = lock(&self.left).get_mut(&(name, entry)) {
-            it.lingers_until = Some(lingers_until);
-        }
+        self.left.note((name, entry), 0, Some(lingers_until), until.max(lingers_until));
     }
 
     /// The same for an entry that keeps so many permits: the others are given back later.
     pub(super) fn leave_behind_but(&self, keep: u32, name: LockName, entry: Entry, until: Moment) {
-        let mut left = lock(&self.left);
-        let key = (name, entry);
-        // What has ended keeps nothing, whatever was sent before.
-        let keep = left.get(&key).map_or(keep, |it| it.keep.min(keep));
-        if left.len() < MOST_LEFT {
-            let new =
-                Left { keep, until, lingers_until: None, is_in_flight: false, is_done: false };
-            left.insert(key, new);
-        } else {
-            self.has_forgotten.store(true, Ordering::Relaxed);
-        }
+        self.left.note((name, entry), keep, None, until);
     }
 
     /// Ends an entry here, and asks again until that is confirmed or it has ended by itself (I6).
     pub(super) fn end(self: &Arc<Self>, request: CancelRequest, until: Moment) {
+        self.end_and(request, until, |_| ());
+    }
+
+    /// The same, and what follows its answer.
+    pub(super) fn end_and(
+        self: &Arc<Self>,
+        request: CancelRequest,
+        until: Moment,
+        then: impl FnOnce(Result<(), StoreError>) + Send + 'static,
+    ) {
         let node = self.clone();
-        let CancelRequest { name, entry } = request.clone();
-        let key = (name.clone(), entry);
-        let is_known = lock(&self.left).contains_key(&key);
+        let key = (request.name.clone(), request.entry);
         // Noted before it is sent: until it is answered, it may end whatever is granted to this entry.
-        self.leave_behind(name, entry, until);
-        lock(&self.left).get_mut(&key).into_iter().for_each(|it| it.is_in_flight = true);
+        let ending = self.left.begin(&key, until);
         on_arrival(self.engine().cancel(request), move |result| {
-            let mut left = lock(&node.left);
-            match result {
-                // Of an end that has failed, a copy may still arrive: another one that was noted meanwhile is not in flight.
-                Ok(()) if !is_known && left.get(&key).is_some_and(|it| it.is_in_flight) => {
-                    left.remove(&key);
-                }
-                _ => left.get_mut(&key).into_iter().for_each(|it| {
-                    (it.is_in_flight, it.is_done) = (false, result.is_ok());
-                }),
-            }
+            node.left.answered(&key, ending, result.is_ok());
+            then(result);
         });
     }
 
     /// Asks again for what is left behind.
     pub(super) fn clean_up(self: &Arc<Self>) {
         let now = clock::now();
-        let mut left = lock(&self.left);
-        left.retain(|_, it| it.until > now);
-        if left.is_empty() {
-            self.has_forgotten.store(false, Ordering::Relaxed);
-        }
-        let due = left.iter_mut().filter(|(_, it)| !it.is_in_flight && !it.is_done).take(RESENT);
-        let due: Vec<_> = due
-            .map(|(key, it)| {
-                it.is_in_flight = true;
-                (key.clone(), *it)
-            })
-            .collect();
-        drop(left);
-        for (key, sent) in due {
+        for (key, left, ending) in self.left.due(now) {
             let node = self.clone();
-            on_arrival(self.remind(key.clone(), sent, now), move |result| {
-                if let Some(it) = lock(&node.left).get_mut(&key) {
-                    it.is_in_flight = false;
-                    // It may have ended meanwhile, which the node does not know.
-                    it.is_done = result.is_ok() && it.keep == sent.keep;
-                }
+            on_arrival(self.remind(key.clone(), left, now), move |result| {
+                node.left.answered(&key, Some(ending), result.is_ok());
             });
         }
     }

@@ -1,8 +1,6 @@
 //! A candidate that has too few nodes gives them back, and asks them again: other candidates may have the others, and
 //! wait for these.
 
-use std::time::Duration;
-
 use super::Quorum;
 use super::attempt::{Attempt, Phase, State};
 use super::effect::Effect;
@@ -26,7 +24,9 @@ impl Attempt {
             // What it held has ended meanwhile. No node will answer: its caller must not wait for one (I7).
             return if is_asking { self.fail(state, Ok(Acquired::Busy)) } else { Effect::None };
         }
-        let pause = if is_asking { state.delays.next() } else { Duration::ZERO };
+        // Also for a waiter: where another one of its owner has the node meanwhile, it would enter again at once, and the node would
+        // never be free for the candidate that has the others.
+        let pause = state.delays.next();
         Effect::GiveBack { nodes, pause }
     }
 

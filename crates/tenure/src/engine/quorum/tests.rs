@@ -1,10 +1,11 @@
 //! The engine on memory engines, of which some refuse by plan. [`kinds`]: locks that are no mutexes; [`detaching`]; [`sharing`]: several
-//! entries and handles of one owner; [`late`]: answers that come late.
+//! entries and handles of one owner; [`late`]: answers that come late; [`splits`]: votes that are split.
 
 mod detaching;
 mod kinds;
 mod late;
 mod sharing;
+mod splits;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +19,14 @@ use crate::{Lease, LockName, Owner, Shape, clock};
 
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// A store that may be down.
+/// Cancels that are on the way, if any is to be: what each asks for, and where its answer goes.
+type OnTheWay = Option<Vec<(CancelRequest, oneshot::Sender<Result<(), StoreError>>)>>;
+
+/// A store that may be down, or whose cancels may be kept on the way.
 struct Switched {
     store: MemoryEngine,
     is_down: Arc<AtomicBool>,
+    cancels: Arc<Mutex<OnTheWay>>,
     round_trip: Duration,
 }
 
@@ -52,6 +57,12 @@ impl Engine for Switched {
     }
 
     fn cancel(&self, request: CancelRequest) -> Answer<()> {
+        if let Some(on_the_way) = &mut *lock(&self.cancels) {
+            let (done, answer) = oneshot::channel();
+            on_the_way.push((request, done));
+            let lost = || Err(StoreError::unknown("lost the connection"));
+            return Answer::later(async move { answer.await.unwrap_or_else(|_| lost()) });
+        }
         self.when_up(|store| store.cancel(request))
     }
 
@@ -80,6 +91,8 @@ impl Engine for Switched {
 struct Scene {
     stores: Vec<MemoryEngine>,
     down: Vec<Arc<AtomicBool>>,
+    /// Of node 0.
+    cancels: Arc<Mutex<OnTheWay>>,
     quorum: QuorumEngine,
 }
 
@@ -95,14 +108,16 @@ impl Scene {
 
     fn over(stores: Vec<MemoryEngine>) -> Self {
         let down: Vec<_> = stores.iter().map(|_| Arc::new(AtomicBool::new(false))).collect();
+        let cancels = Arc::<Mutex<OnTheWay>>::default();
         let node = |(is_down, millis): (&Arc<AtomicBool>, u64)| {
             let store = stores[millis as usize - 1].another();
-            let round_trip = Duration::from_millis(millis);
-            Box::new(Switched { store, is_down: is_down.clone(), round_trip }) as Box<dyn Engine>
+            let (is_down, round_trip) = (is_down.clone(), Duration::from_millis(millis));
+            let cancels = if millis == 1 { cancels.clone() } else { Arc::default() };
+            Box::new(Switched { store, is_down, cancels, round_trip }) as Box<dyn Engine>
         };
         let nodes = down.iter().zip(1..).map(node).collect();
         let quorum = QuorumEngine::over(nodes, LONGEST).unwrap();
-        Self { stores, down, quorum }
+        Self { stores, down, cancels, quorum }
     }
 
     fn set_down(&self, node: usize, is_down: bool) {

@@ -42,8 +42,9 @@ impl Batched for AcquireRequest {
         into.push(match self.proposal {
             None => options(self),
             Some(Proposal { fence, is_repair, is_repeated }) => {
-                // It makes a difference to semaphores alone, and others have a shorter path.
-                let is_repeated = is_repeated && self.shape.kind() == Kind::Semaphore;
+                // It makes a difference to semaphores, and to owners that enter again; others have a shorter path.
+                let is_repeated =
+                    is_repeated && (self.shape.kind() == Kind::Semaphore || self.entry.number != 0);
                 let mark = if is_repair {
                     '>'
                 } else if is_repeated {

@@ -10,6 +10,7 @@ use super::account::{Account, Hold};
 use super::*;
 use crate::core::fence::Fence;
 use crate::core::lease::Lease;
+use crate::core::shape::Kind;
 use crate::engine::{Grant, Queueing};
 use crate::info::About;
 use crate::owner::{Entry, Owner};
@@ -151,17 +152,22 @@ impl<S: Subject> Checker<S> {
     }
 
     fn granted(&mut self, lock: Lock, request: &AcquireRequest, grant: &Grant) -> Verdict {
-        let (entry, until) = (request.entry, self.now.clock + request.lease.duration());
+        let (entry, until) = (request.entry, self.now.clock + grant.lease);
+        let is_short = grant.lease < request.lease.duration();
         let account = self.accounts.entry(lock).or_default();
         account.queue.retain(|waiting| waiting.entry != entry);
         if let Some(hold) = account.hold_of(entry.owner) {
             ensure(hold.fence == grant.fence, "I4: a re-entry changed the fence")?;
             let permits = request.shape.permits();
             ensure(permits <= hold.permits, "I1: granted more permits than the owner holds")?;
+            let is_of_others = asks_again(request) && hold.numbers != [entry.number];
+            ensure(!is_short || is_of_others, "I2: a short lease")?;
+            ensure(!is_of_others || until <= hold.until, "I7: extended by a waiter")?;
             hold.enter(entry.number);
             hold.until = hold.until.max(until);
             return Ok(());
         }
+        ensure(!is_short, "I2: a short lease")?;
         let is_repair = request.proposal.is_some_and(|proposal| proposal.is_repair);
         ensure(is_repair || account.place(request) == 0, "I10: overtook the waiters")?;
         account.hold(Hold::new(entry, request.shape.permits(), until, grant))?;
@@ -372,4 +378,11 @@ fn same_answer(one: &Acquired, other: &Acquired) -> bool {
 
 pub(super) fn ensure(holds: bool, otherwise: &str) -> Verdict {
     if holds { Ok(()) } else { Err(otherwise.into()) }
+}
+
+/// A waiter that asks a node of a quorum once more, and may be one of several of its owner.
+fn asks_again(request: &AcquireRequest) -> bool {
+    let is_fenced = !matches!(request.shape.kind(), Kind::Latch | Kind::Barrier);
+    let is_waiter = is_fenced && request.queue.is_some() && request.entry.number != 0;
+    is_waiter && request.proposal.is_some_and(|it| it.is_repeated && !it.is_repair)
 }

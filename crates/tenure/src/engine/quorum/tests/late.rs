@@ -184,3 +184,64 @@ fn a_failed_reentry_leaves_nothing_after_a_detach() {
         std::thread::yield_now();
     }
 }
+
+/// Two ends of one entry are on the way to a node. The first one is confirmed, and the second one is kept by a connection that was given
+/// up: what the node grants to this entry must not be relied on (I1).
+#[test]
+fn the_confirmation_of_one_end_says_nothing_of_another() {
+    let (scene, before, entry) = (Scene::new(), someone(), someone());
+    let on_the_way = || lock(&scene.cancels).as_ref().map_or(0, Vec::len);
+    block_on(scene.stores[0].acquire(request(before, None))).unwrap();
+    // It waits at node 0, and fails: node 0 is to end it.
+    (1..3).for_each(|node| scene.set_down(node, true));
+    *lock(&scene.cancels) = Some(Vec::new());
+    let asks = AcquireRequest { queue: Some(QUEUE), ..request(entry, None) };
+    block_on(scene.quorum.acquire(asks.clone())).unwrap_err();
+    assert_eq!(on_the_way(), 1);
+    // Before that arrives, node 0 hands over to it. It is not wanted any more, and ended once more.
+    block_on(scene.stores[0].release(ReleaseRequest::new(name(), before))).unwrap();
+    while on_the_way() < 2 {
+        std::thread::yield_now();
+    }
+    let mut both = lock(&scene.cancels).take().unwrap();
+    let (late, lost) = both.pop().unwrap();
+    let (first, done) = both.pop().unwrap();
+    block_on(scene.stores[0].cancel(first)).unwrap();
+    done.send(Ok(())).unwrap();
+    drop(lost);
+    // The driver asks again for the same entry.
+    scene.set_down(1, false);
+    assert!(matches!(block_on(scene.quorum.acquire(asks)), Ok(Acquired::Granted(_))));
+    block_on(scene.stores[0].cancel(late)).unwrap();
+    assert_eq!(acquire(&scene.another(), someone()).unwrap(), Acquired::Busy, "two holders");
+}
+
+/// I9: a node that answers so late that little is left of what another one granted. The hold is confirmed before it is reported, and counts
+/// from then.
+#[test]
+fn a_hold_with_little_left_is_confirmed_before_it_is_reported() {
+    let (stage, entry) = (Stage::new(), someone());
+    let lease = Lease::new(Duration::from_secs(2)).unwrap();
+    stage.acquires.is_late.store(true, Ordering::SeqCst);
+    std::thread::scope(|threads| {
+        let asking = threads.spawn(|| {
+            let asked = clock::now();
+            (asked, stage.acquire(AcquireRequest { lease, ..request(entry, None) }))
+        });
+        while lock(&stage.acquires.jobs).len() < 3 {
+            std::thread::yield_now();
+        }
+        let mut jobs = std::mem::take(&mut *lock(&stage.acquires.jobs));
+        let late = jobs.remove(2);
+        jobs.remove(1)();
+        let until = clock::now() + lease.duration() / 4 * 3;
+        while clock::now() < until {
+            std::thread::yield_now();
+        }
+        late();
+        let (asked, granted) = asking.join().unwrap();
+        let Ok(Acquired::Granted(grant)) = granted else { panic!("{granted:?}") };
+        assert!(grant.lease >= lease.duration() / 4 * 7, "{grant:?}");
+        assert!(asked + grant.lease <= grant.at + lease.duration(), "I2: {grant:?}");
+    });
+}

@@ -7,7 +7,8 @@
 -- "number kind-and-limit permits heartbeat claim fences note", heartbeat 0 for not waiting. For the
 -- one permit of a mutex, entered once and without a note, the plain case: "-" without waiting, or
 -- "+heartbeat claim fences". On a node of a quorum, "=fence " before the options: the fence that the client proposes;
--- ">fence " if it repairs a hold that other nodes have, "~fence " if it was answered before (semaphores only).
+-- ">fence " if it repairs a hold that other nodes have, "~fence " if it was answered before
+-- (semaphores, and entries with a number).
 -- Returns lines: the first argument, and for each lock one of
 -- "1 fence"   granted now, with one fence, for the requested lease     "1 fence now"   the same, with a proposal
 -- "1 fence fences lease-in-ms now"   granted       "2 ahead µs-until-free now"   queued
@@ -171,7 +172,7 @@ local function queued(lock, ahead)
   return table.concat({ 2, math.min(ahead, MAX_AHEAD), plain(free), stamp }, ' ')
 end
 
-local function reenter(lock, holder, owner, number, permits, lease)
+local function reenter(lock, holder, owner, number, permits, lease, is_again)
   -- The last entry to count down a latch may have got fewer permits than requested.
   if permits > holder.permits and lock.letter ~= 'l' then
     return '5 ' .. holder.permits
@@ -179,6 +180,11 @@ local function reenter(lock, holder, owner, number, permits, lease)
   local waiter = waiter_of(lock, owner .. ':' .. number)
   if waiter then
     dequeue(lock, waiter)
+  end
+  -- A waiter that asks once more does not extend what other entries of its owner have: those that no client knows any more
+  -- must end (I7).
+  if is_again and holder.entries ~= number then
+    lease = math.min(lease, math.floor((holder.ends - lock.time) / 1000))
   end
   holder.entries = with(holder.entries, number)
   holder.ends = math.max(holder.ends, lock.time + lease * 1000)
@@ -333,6 +339,7 @@ local function acquire(lock, owner, lease, options, proposal, mark)
   -- The fences of latches and barriers have no meaning.
   lock.proposal = not string.find(kind, '^[lb]') and proposal or nil
   lock.is_repair = mark == '>'
+  local is_again = lock.proposal and mark == '~' and heartbeat > 0 and number ~= '0'
   local repaired = lock.proposal and lock.is_repair and repair(lock, owner, number, kind, permits, lease, note)
   if repaired then
     return repaired
@@ -346,7 +353,7 @@ local function acquire(lock, owner, lease, options, proposal, mark)
   end
   local holder = find(lock, owner)
   if holder and holder.entries ~= '' then
-    return reenter(lock, holder, owner, number, permits, lease)
+    return reenter(lock, holder, owner, number, permits, lease, is_again)
   end
   local waiter = waiter_of(lock, entry)
   if waiter then
