@@ -98,6 +98,22 @@ impl Reentries {
         }
     }
 
+    /// A hold is to keep only so many permits. False if it must keep all, because the store does not know of further entries that
+    /// are counted here (I1).
+    pub(super) fn keep(&self, held: &Arc<Held>, permits: u32) -> bool {
+        let mut counts = lock(&self.counts);
+        match counts.get_mut(&key(held)).filter(|counted| Arc::ptr_eq(&counted.held, held)) {
+            Some(counted) if counted.entries > 1 => false,
+            Some(counted) => {
+                // Before the store is asked: a further entry gets no more from now on, whatever its answer is.
+                let kept = Shape::new(counted.shape.kind(), counted.shape.limit(), permits);
+                counted.shape = kept.unwrap_or(counted.shape);
+                true
+            }
+            None => true,
+        }
+    }
+
     /// Ends one counted entry. True if it was the last, and the hold itself must end.
     pub(super) fn leave(&self, held: &Arc<Held>) -> bool {
         let key = key(held);
@@ -125,10 +141,30 @@ fn key(held: &Held) -> Key {
 mod tests {
     use super::*;
     use crate::blocking::block_on;
-    use crate::{Lock, Tenure};
+    use crate::{Lock, Tenure, WriteGuard};
 
     fn lock_of(tenure: &Tenure, owner: Owner, shape: Shape) -> Lock {
         tenure.lock("x").with_shape(Ok(shape)).owner(owner).count_locally()
+    }
+
+    /// I1: a writer that became a reader is not entered for writing, and stays a writer while another of its guards is.
+    #[test]
+    fn a_downgrade_is_known_to_further_entries() {
+        let tenure = Tenure::memory().unwrap();
+        let of = |permits| Shape::new(Kind::ReadWrite, Shape::MAX_LIMIT, permits).unwrap();
+        let state = lock_of(&tenure, Owner::new(), of(Shape::MAX_LIMIT));
+        let write = || block_on(state.try_acquire()).unwrap().map(WriteGuard).unwrap();
+        let is_read_by_others = || block_on(tenure.rwlock("x").try_read()).unwrap().is_some();
+        let (first, second) = (write(), write());
+        let reader = block_on(first.downgrade());
+        assert!(!is_read_by_others(), "the second guard writes");
+        drop(reader);
+        let reader = block_on(second.downgrade());
+        assert!(is_read_by_others());
+        let refused = block_on(state.try_acquire());
+        assert!(matches!(refused, Err(Error::Upgrade { held: 1, .. })), "{refused:?}");
+        drop(reader);
+        drop(write());
     }
 
     /// I1: a further entry that is counted here gets the answer that the store would give.

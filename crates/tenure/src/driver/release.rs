@@ -37,6 +37,9 @@ impl Driver {
 
     /// Gives back all permits of a hold but `keep`, now or in the background.
     pub(crate) async fn give_back(self: &Arc<Self>, held: &Arc<Held>, keep: u32) {
+        if !self.reentries.keep(held, keep) {
+            return;
+        }
         let request = ReleaseRequest { keep, ..ReleaseRequest::new(held.name.clone(), held.entry) };
         let answer = self.engine.release(request.clone());
         let pending = PendingRelease {
