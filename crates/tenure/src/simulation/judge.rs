@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Fence, Guard, Handle, LostSignal};
+use crate::{Fence, Guard, Handle, LostSignal, Owner};
 
 /// The hold of a task, from when it got its guard until it released it.
 struct Hold {
     client: usize,
+    /// Tasks may share one: then they exclude each other's holders, and not each other.
+    owner: Owner,
     permits: u32,
+    fence: Fence,
     lost: LostSignal,
     /// The store lost its data meanwhile: nothing is promised for this hold.
     is_excused: bool,
@@ -16,8 +19,10 @@ struct Hold {
 #[derive(Default)]
 pub(super) struct Judge {
     holds: BTreeMap<(&'static str, u64), Hold>,
-    /// The largest fence that was received for each name.
-    fences: BTreeMap<&'static str, Fence>,
+    /// The largest fence that each owner has received for each name.
+    fences: BTreeMap<&'static str, BTreeMap<Owner, Fence>>,
+    /// Whether clients of one owner that enter at the same time may get different fences for what it holds.
+    is_quorum: bool,
     next: u64,
     /// Locks that were detached, for any client to adopt.
     pub(super) handles: Vec<(Wanted, Handle)>,
@@ -30,6 +35,9 @@ pub(super) struct Judge {
 pub(super) struct Counts {
     pub(super) granted: u64,
     pub(super) adopted: u64,
+    pub(super) downgraded: u64,
+    /// Granted to an owner that another guard was valid of.
+    pub(super) shared: u64,
     pub(super) refused: u64,
     pub(super) failed: u64,
     pub(super) dropped: u64,
@@ -42,6 +50,8 @@ impl Counts {
     pub(super) fn add(&mut self, other: Self) {
         self.granted += other.granted;
         self.adopted += other.adopted;
+        self.downgraded += other.downgraded;
+        self.shared += other.shared;
         self.refused += other.refused;
         self.failed += other.failed;
         self.dropped += other.dropped;
@@ -60,22 +70,35 @@ pub(super) struct Wanted {
 }
 
 impl Judge {
+    pub(super) fn new(is_quorum: bool) -> Self {
+        Self { is_quorum, ..Self::default() }
+    }
+
     /// A task has got a guard. Returns the number of its hold.
     pub(super) fn granted(&mut self, client: usize, wanted: Wanted, guard: &Guard) -> u64 {
-        let Wanted { name, permits, limit } = wanted;
         self.counts.granted += 1;
-        if !guard.is_lost() {
-            let (fence, newest) = (guard.fence(), self.fences.get(name).copied());
-            // Only one that excludes all others is ordered with all of them; readers may share a fence.
-            if permits == limit
-                && let Some(newest) = newest.filter(|newest| *newest >= fence)
-            {
-                self.violations
-                    .push(format!("{name}: the fence {fence} comes after {newest} (I4)"));
-            }
-            self.fences.insert(name, newest.map_or(fence, |newest| newest.max(fence)));
+        if !guard.is_lost() && !self.is_excused(wanted.name, guard) {
+            self.judge_fence(wanted, guard.fence(), guard.owner());
         }
         self.hold(client, wanted, guard)
+    }
+
+    /// Only a grant that excludes all others is ordered with all of them (I4): readers may share a fence. Who enters again has the
+    /// fence of its hold.
+    fn judge_fence(&mut self, wanted: Wanted, fence: Fence, owner: Owner) {
+        let Wanted { name, permits, limit } = wanted;
+        let fences = self.fences.entry(name).or_default();
+        let is_wrong = |&(of, it): &(&Owner, &Fence)| match *of == owner {
+            true => *it > fence && !self.is_quorum,
+            false => *it >= fence,
+        };
+        if permits == limit
+            && let Some((_, newest)) = fences.iter().find(is_wrong)
+        {
+            self.violations.push(format!("{name}: the fence {fence} comes after {newest} (I4)"));
+        }
+        let own = fences.entry(owner).or_insert(fence);
+        *own = fence.max(*own);
     }
 
     /// A task has adopted a lock, with the fence that it has had. Returns the number of its hold.
@@ -85,22 +108,41 @@ impl Judge {
     }
 
     fn hold(&mut self, client: usize, wanted: Wanted, guard: &Guard) -> u64 {
-        if !guard.is_lost() {
-            self.judge_holders(wanted);
+        let is_excused = self.is_excused(wanted.name, guard);
+        if !guard.is_lost() && !is_excused {
+            self.judge_holders(wanted, guard.owner());
         }
+        let (owner, fence) = (guard.owner(), guard.fence());
+        let is_shared = self.valid(wanted.name).any(|hold| hold.owner == owner);
+        self.counts.shared += u64::from(is_shared);
         self.next += 1;
-        let lost = guard.lost_signal();
-        let hold = Hold { client, permits: wanted.permits, lost, is_excused: false };
+        let (permits, lost) = (wanted.permits, guard.lost_signal());
+        let hold = Hold { client, owner, permits, fence, lost, is_excused };
         self.holds.insert((wanted.name, self.next), hold);
         self.next
     }
 
-    /// There are never too many holders whose leases are valid (I1).
-    fn judge_holders(&mut self, Wanted { name, permits, limit }: Wanted) {
+    fn valid(&self, name: &'static str) -> impl Iterator<Item = &Hold> {
         let of_name = self.holds.range((name, 0)..=(name, u64::MAX)).map(|(_, hold)| hold);
-        let valid: Vec<_> =
-            of_name.filter(|hold| !hold.is_excused && !hold.lost.is_lost()).collect();
-        let taken: u32 = valid.iter().map(|hold| hold.permits).sum();
+        of_name.filter(|hold| !hold.lost.is_lost())
+    }
+
+    /// Whether it is a further entry, counted by the client, into a hold that nothing is promised for.
+    fn is_excused(&self, name: &'static str, guard: &Guard) -> bool {
+        let (owner, fence) = (guard.owner(), guard.fence());
+        self.valid(name).any(|hold| hold.is_excused && hold.owner == owner && hold.fence == fence)
+    }
+
+    /// There are never too many holders whose leases are valid (I1). An owner has as many permits as the guard of it that has most.
+    fn judge_holders(&mut self, Wanted { name, permits, limit }: Wanted, owner: Owner) {
+        let others = self.valid(name).filter(|hold| hold.owner != owner);
+        let valid: Vec<_> = others.filter(|hold| !hold.is_excused).collect();
+        let mut by_owner = BTreeMap::<Owner, u32>::new();
+        for hold in &valid {
+            let most = by_owner.entry(hold.owner).or_default();
+            *most = hold.permits.max(*most);
+        }
+        let taken: u32 = by_owner.values().sum();
         if taken + permits > limit {
             let clients: Vec<_> = valid.iter().map(|hold| hold.client).collect();
             let wrong = format!(
@@ -108,6 +150,12 @@ impl Judge {
             );
             self.violations.push(wrong);
         }
+    }
+
+    /// A task is about to give back its permits but one.
+    pub(super) fn downgraded(&mut self, name: &'static str, number: u64) {
+        self.holds.entry((name, number)).and_modify(|hold| hold.permits = 1);
+        self.counts.downgraded += 1;
     }
 
     /// A task is about to release what it holds.

@@ -30,10 +30,20 @@ use self::server::Server;
 use self::workload::{Task, pass};
 use crate::engine::{Engine, QuorumEngine, RedisEngine};
 use crate::sync::lock;
-use crate::{Error, Tenure};
+use crate::{Error, Owner, Tenure};
 
 const CLIENTS: usize = 3;
 const TASKS: usize = 2;
+
+/// What is simulated.
+#[derive(Clone, Copy)]
+struct Scene {
+    nodes: usize,
+    /// How fast the clocks of the servers are.
+    speed: f64,
+    /// How many owners the tasks share; 0 if every acquire is an owner of its own.
+    owners: usize,
+}
 
 /// How long faults are injected.
 const FAULTS: Duration = Duration::from_secs(4);
@@ -57,21 +67,24 @@ struct World {
     /// The tasks of each client, to crash it.
     running: Vec<(usize, Vec<tokio::task::AbortHandle>)>,
     over: Instant,
+    owners: Vec<Owner>,
 }
 
 impl World {
-    fn new(seed: u64, nodes: usize, speed: f64) -> Self {
+    fn new(seed: u64, Scene { nodes, speed, owners }: Scene) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let delay = Duration::from_millis(random.u64(..4));
+        let judge = Judge::new(nodes > 1);
         let servers = (0..nodes).map(|_| Server::start(delay, speed, random.fork())).collect();
         Self {
             servers,
-            judge: Arc::default(),
+            judge: Arc::new(Mutex::new(judge)),
             random,
             clients: 0,
             tasks: JoinSet::new(),
             running: Vec::new(),
             over: Instant::now() + FAULTS,
+            owners: (0..owners).map(|_| Owner::new()).collect(),
         }
     }
 
@@ -83,7 +96,8 @@ impl World {
         let mut aborts = Vec::new();
         for _ in 0..TASKS {
             let (judge, random) = (self.judge.clone(), self.random.fork());
-            let task = Task { number, tenure: tenure.clone(), judge, random };
+            let (tenure, owners) = (tenure.clone(), self.owners.clone());
+            let task = Task { number, tenure, judge, random, owners };
             aborts.push(self.tasks.spawn(task.run(self.over)));
         }
         self.running.push((number, aborts));
@@ -159,9 +173,9 @@ async fn connect_to_all(urls: &[String]) -> Result<Tenure, Error> {
 }
 
 /// Simulates one seed.
-fn simulate(seed: u64, nodes: usize, speed: f64) -> Judge {
+fn simulate(seed: u64, scene: Scene) -> Judge {
     ambient::simulate(seed, async {
-        let mut world = World::new(seed, nodes, speed);
+        let mut world = World::new(seed, scene);
         for _ in 0..CLIENTS {
             world.start_client().await;
         }
@@ -175,7 +189,7 @@ fn number_of(variable: &str) -> Option<u64> {
 }
 
 /// Simulates many seeds, or the one that a variable names.
-fn simulate_all(seeds: u64, nodes: usize) {
+fn simulate_all(seeds: u64, nodes: usize, owners: usize) {
     let seeds = if std::env::var_os("TENURE_LONG").is_some() { seeds * 100 } else { seeds };
     let seeds = match number_of("TENURE_SEED") {
         Some(seed) => seed..seed + 1,
@@ -183,7 +197,7 @@ fn simulate_all(seeds: u64, nodes: usize) {
     };
     let mut all = Counts::default();
     for seed in seeds {
-        let judge = simulate(seed, nodes, 1.0);
+        let judge = simulate(seed, Scene { nodes, speed: 1.0, owners });
         assert!(judge.violations.is_empty(), "TENURE_SEED={seed}: {:#?}", judge.violations);
         all.add(judge.counts);
     }
@@ -194,20 +208,31 @@ fn simulate_all(seeds: u64, nodes: usize) {
 /// I1, I4, I6, I7, I8, I9.
 #[test]
 fn one_server_keeps_the_promises() {
-    simulate_all(200, 1);
+    simulate_all(200, 1, 0);
+}
+
+/// The same with owners that tasks of all clients share: they enter again, and end their entries in any order.
+#[test]
+fn one_server_keeps_the_promises_to_shared_owners() {
+    simulate_all(60, 1, 3);
 }
 
 /// The same on a majority of three.
 #[test]
 fn a_quorum_keeps_the_promises() {
-    simulate_all(60, 3);
+    simulate_all(60, 3, 0);
+}
+
+#[test]
+fn a_quorum_keeps_the_promises_to_shared_owners() {
+    simulate_all(60, 3, 3);
 }
 
 /// The judge finds something: a server whose clock is twice as fast ends leases that its clients believe in (A1).
 #[test]
 fn two_holders_are_found() {
     let is_found = |seed| {
-        let judge = simulate(seed, 1, 2.0);
+        let judge = simulate(seed, Scene { nodes: 1, speed: 2.0, owners: 0 });
         judge.violations.iter().any(|violation| violation.ends_with("(I1)"))
     };
     assert!((0..20).any(is_found));

@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout};
 
 use super::judge::{Judge, Wanted};
 use crate::sync::lock as guarded;
-use crate::{Error, Guard, Lock, Shape, Tenure};
+use crate::{Error, Guard, Lock, Owner, Shape, Tenure, WriteGuard};
 
 /// How late an acquire with a time may return: it is told by a timer of the driver, and undone in the background.
 const LATE: Duration = Duration::from_millis(20);
@@ -20,6 +20,8 @@ pub(super) struct Task {
     pub(super) tenure: Tenure,
     pub(super) judge: Arc<Mutex<Judge>>,
     pub(super) random: fastrand::Rng,
+    /// The owners that tasks of this and of other clients share; none if every acquire is an owner of its own.
+    pub(super) owners: Vec<Owner>,
 }
 
 impl Task {
@@ -56,6 +58,11 @@ impl Task {
             3 => lock.lease(lease).at_least(Duration::from_millis(self.random.u64(..100))),
             _ => lock.lease(lease),
         };
+        let lock = match self.random.choice(&self.owners) {
+            Some(owner) if self.random.u32(..4) == 0 => lock.owner(*owner).count_locally(),
+            Some(owner) => lock.owner(*owner),
+            None => lock,
+        };
         (Wanted { name, permits, limit }, lock)
     }
 
@@ -71,6 +78,10 @@ impl Task {
             }
             Ok(None) => guarded(&self.judge).counts.refused += 1,
             Err(Error::TimedOut { .. }) => guarded(&self.judge).counts.refused += 1,
+            // Another task of the owner has fewer permits.
+            Err(Error::Upgrade { .. }) if !self.owners.is_empty() => {
+                guarded(&self.judge).counts.refused += 1;
+            }
             Err(Error::Unreachable { .. } | Error::Unknown { .. }) => {
                 guarded(&self.judge).counts.failed += 1;
             }
@@ -120,7 +131,18 @@ impl Task {
         true
     }
 
-    async fn hold(&mut self, wanted: Wanted, number: u64, guard: Guard) {
+    async fn hold(&mut self, mut wanted: Wanted, number: u64, mut guard: Guard) {
+        self.work(&guard).await;
+        if wanted.name == "readers" && wanted.permits > 1 && self.random.u32(..3) == 0 {
+            guarded(&self.judge).downgraded(wanted.name, number);
+            wanted.permits = 1;
+            guard = WriteGuard(guard).downgrade().await;
+            self.work(&guard).await;
+        }
+        self.end(wanted, number, guard).await;
+    }
+
+    async fn work(&mut self, guard: &Guard) {
         let time = match self.random.u32(..10) {
             0 => self.random.u64(..5_000),
             1..4 => self.random.u64(..300),
@@ -131,6 +153,9 @@ impl Task {
             true => drop(guard.protect(work).await),
             false => work.await,
         }
+    }
+
+    async fn end(&mut self, wanted: Wanted, number: u64, guard: Guard) {
         guarded(&self.judge).released(wanted.name, number);
         match self.random.u32(..4) {
             0 => drop(guard),
