@@ -6,6 +6,7 @@ mod common;
 
 mod faults {
     mod acquiring;
+    mod dropping;
     mod elections;
     mod fixture;
     mod gatherings;
