@@ -15,7 +15,7 @@ const force = new Force(toast);
 const lock_page = new LockPage(model, force);
 const store_page = new StorePage(model);
 const feed = new Feed({ event: received, state: connected, login, refused: (why) => lock_page.refuse(why) });
-let health = null, link = "connecting", more = false, view = "locks";
+let health = null, link = "connecting", refusal = null, more = false, view = "locks";
 let pending = false;
 
 /** How long the last events took, for tests and the curious: `tenure.costs`. */
@@ -96,14 +96,15 @@ function show_pulse() {
   const is_down = health?.up === false;
   dot.className = `dot ${link !== "live" ? "warn" : is_down ? "bad" : "good"}`;
   say($("pulse-text"), link !== "live" ? (link === "away" ? "the server is away" : "connecting") : is_down ? "the store is down" : `live · ${trip(health?.round_trip_us)}`);
-  const problem = link === "away" ? "The server of this page does not answer. What is shown is old."
+  const away = refusal == null ? "The server of this page does not answer." : `The server of this page refuses: ${visible(refusal)}.`;
+  const problem = link === "away" ? `${away} What is shown is old.`
     : is_down ? `The store cannot be read since ${clock(health.since_ms)} (${time(model.now() - health.since_ms)}): ${visible(health.error ?? "")}. What is shown is old.` : "";
   $("banner").hidden = !problem;
   say($("banner"), problem);
 }
 
-function connected(word) {
-  link = word;
+function connected(word, why = null) {
+  [link, refusal] = [word, why];
   schedule();
 }
 
@@ -122,10 +123,13 @@ function login(is_wrong) {
         return;
       }
       token.set(text);
+      $("login").onclose = null;
       $("login").close();
       done();
     };
     $("login").oncancel = (event) => event.preventDefault();
+    // Browsers close it all the same if the user insists. Nothing can be shown without a token.
+    $("login").onclose = () => $("login").showModal();
   });
 }
 

@@ -3,6 +3,8 @@
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}\u2800]/gu;
 /** Spaces that browsers leave out, and those that only look like one. */
 const SPACES = /^ | $| (?= )|(?! )\p{Zs}/gu;
+/** What looks like the number of a character, and is not. */
+const NUMBERS = /\\(?=u\{)/gu;
 
 const number = (it) => `\\u{${it.codePointAt(0).toString(16)}}`;
 
@@ -12,7 +14,7 @@ export function visible(text) {
 
 /** The name of a lock: two that differ look different. */
 export function named(name) {
-  return visible(name).replace(SPACES, number);
+  return visible(name.replace(NUMBERS, number)).replace(SPACES, number);
 }
 
 export function who(about) {

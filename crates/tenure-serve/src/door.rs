@@ -40,6 +40,10 @@ pub(crate) async fn answer(server: &Server, request: Request) -> Result<Response
     let path = request.uri().path().to_owned();
     let is_looking = matches!(*request.method(), Method::GET | Method::HEAD);
     let rest = path.strip_prefix("/v1/").unwrap_or_default();
+    if !matches!(rest, "locks" | "events" | "state") {
+        // A member of the body that is given as a parameter would be ignored.
+        Query::parse(request.uri().query())?.end()?;
+    }
     match rest {
         "locks" | "events" | "state" | "health" if !is_looking => Err(Problem::method("GET, HEAD")),
         "locks" => look::list(server, Query::parse(request.uri().query())?).await,

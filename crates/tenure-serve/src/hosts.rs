@@ -23,7 +23,7 @@ impl Hosts {
     /// Why a request is refused; none if it is from here, or from no browser.
     pub(crate) fn refusal(&self, headers: &HeaderMap, is_page: bool) -> Option<String> {
         let Some(host) = single(headers, header::HOST) else {
-            return Some("the header Host is missing".to_owned());
+            return Some("a request has one header Host".to_owned());
         };
         if !self.knows(host) {
             let host = host.escape_debug();

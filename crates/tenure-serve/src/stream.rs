@@ -43,9 +43,14 @@ impl Events {
 }
 
 /// An event as it is sent. JSON has no line breaks outside of strings, and escapes those inside.
-pub(crate) fn frame(event: &str, id: Option<u64>, data: &impl Display) -> Bytes {
+pub(crate) fn event(event: &str, id: Option<u64>, data: &impl Display) -> String {
     let id = id.map_or_else(String::new, |id| format!("id: {id}\n"));
-    format!("{id}event: {event}\ndata: {data}\n\n").into()
+    format!("{id}event: {event}\ndata: {data}\n\n")
+}
+
+/// The same, to be sent to many.
+pub(crate) fn frame(event: &str, id: Option<u64>, data: &impl Display) -> Bytes {
+    self::event(event, id, data).into()
 }
 
 /// The answer with an event stream.

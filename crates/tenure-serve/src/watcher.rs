@@ -18,12 +18,15 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tenure::{Error, ForceRecord, LockInfo, LockName, Tenure};
 use tokio::sync::{Notify, broadcast, watch};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::clock::{now_ms, pause};
+use crate::door::lists::Lists;
+use crate::problem::Problem;
 use crate::server::Server;
 use crate::shape;
-use crate::stream::frame;
+use crate::stream::{event, frame};
 use difference::Difference;
 use health::Health;
 use history::{Happened, History};
@@ -42,8 +45,8 @@ const SHARE: u32 = 4;
 /// How many messages a viewer may be behind. After more it gets all locks again.
 const BEHIND: usize = 32;
 
-/// How many locks that became free are asked whether that was forced, in one reading.
-const MOST_ASKED: usize = 32;
+/// How many locks that became free are asked at a time whether that was forced.
+const ASKED_AT_ONCE: usize = 256;
 
 /// The reader of the store.
 pub(crate) struct Watcher {
@@ -127,9 +130,10 @@ impl Watcher {
         loop {
             let started = Instant::now();
             let is_watched = self.viewers().count > 0;
-            self.read_once(server, is_watched).await;
+            let is_read = self.read_once(server, is_watched).await;
             let least = if is_watched { WATCHED } else { UNWATCHED };
-            let rest = least.max(started.elapsed() * SHARE);
+            // A store that does not answer is spared nothing by a pause, and its return is to be noticed.
+            let rest = if is_read { least.max(started.elapsed() * SHARE) } else { least };
             tokio::select! {
                 () = pause(rest) => {}
                 // The first viewer does not wait.
@@ -138,7 +142,8 @@ impl Watcher {
         }
     }
 
-    async fn read_once(&self, server: &Server, is_watched: bool) {
+    /// False if the store could not be read.
+    async fn read_once(&self, server: &Server, is_watched: bool) -> bool {
         let tenure = match server.watching().await {
             Ok(tenure) => tenure,
             Err(why) => return self.fail(&why),
@@ -151,6 +156,7 @@ impl Watcher {
             self.look_at_single_locks(tenure).await;
         }
         self.examine(tenure, is_watched).await;
+        true
     }
 
     /// Compares a reading with the one before, and sends what has changed.
@@ -186,8 +192,8 @@ impl Watcher {
         self.readings.send_modify(|count| *count += 1);
     }
 
-    /// The store could not be read. What was read before stays, and is shown as old.
-    fn fail(&self, why: &str) {
+    /// The store could not be read, which is false. What was read before stays, and is shown as old.
+    fn fail(&self, why: &str) -> bool {
         let mut state = self.state();
         state.health.failed(why);
         state.snapshot = None;
@@ -195,6 +201,7 @@ impl Watcher {
         let _ = self.feed.send(Message::Change(frame("change", None, &change)));
         drop(state);
         self.readings.send_modify(|count| *count += 1);
+        false
     }
 
     /// Sends the locks that viewers look at, with their queues.
@@ -260,10 +267,10 @@ impl Watcher {
 }
 
 impl State {
-    /// All locks, as an event.
-    fn snapshot(&mut self) -> Bytes {
+    /// All locks, as an event. Viewers of one reading share it; what they have not read yet has a bound, as other lists do.
+    fn snapshot(&mut self, lists: &Lists) -> Result<Bytes, Problem> {
         if let Some(snapshot) = &self.snapshot {
-            return snapshot.clone();
+            return Ok(snapshot.clone());
         }
         let locks: Vec<_> = self.locks.values().map(|seen| difference::row(&seen.info)).collect();
         let data = json!({
@@ -272,9 +279,9 @@ impl State {
             "more": self.more,
             "health": self.health.to_json(),
         });
-        let snapshot = frame("snapshot", None, &data);
+        let snapshot = lists.hold(event("snapshot", None, &data))?;
         self.snapshot = Some(snapshot.clone());
-        snapshot
+        Ok(snapshot)
     }
 }
 
@@ -291,10 +298,14 @@ async fn read(tenure: &Tenure) -> Result<Reading, Error> {
 /// The records of forced releases among the locks whose holders have gone.
 async fn forced(tenure: &Tenure, difference: &Difference) -> Vec<ForceRecord> {
     let mut records = Vec::new();
-    for name in difference.ended_early().into_iter().take(MOST_ASKED) {
-        if let Ok(info) = tenure.lock(name).inspect().await {
-            records.extend(info.forced);
+    let mut asking = JoinSet::new();
+    for name in difference.ended_early() {
+        if asking.len() >= ASKED_AT_ONCE {
+            records.extend(asking.join_next().await.and_then(Result::ok).flatten());
         }
+        let lock = tenure.lock(name);
+        asking.spawn(async move { lock.inspect().await.ok()?.forced });
     }
+    records.extend(asking.join_all().await.into_iter().flatten());
     records
 }

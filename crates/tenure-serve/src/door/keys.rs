@@ -16,6 +16,9 @@ use crate::problem::Problem;
 /// How many keys are remembered.
 const MOST: usize = 10_000;
 
+/// How many are forgotten when there is no room for another one.
+const FORGOTTEN: usize = MOST / 8;
+
 /// The grants of requests with a key.
 #[derive(Default)]
 pub(crate) struct Keys {
@@ -64,10 +67,10 @@ impl Keys {
             return Ok(slot.clone());
         }
         if slots.len() >= MOST {
-            slots.retain(|_, slot| !is_over(slot));
+            forget_the_first_to_end(&mut slots);
         }
         if slots.len() >= MOST {
-            return Err(Problem::overloaded("idempotency keys are in use"));
+            return Err(Problem::overloaded("requests with idempotency keys are in progress"));
         }
         Ok(slots.entry(key).or_default().clone())
     }
@@ -98,10 +101,23 @@ impl Keys {
     }
 }
 
-/// Whether a slot is not in use, and its lease has ended.
-fn is_over(slot: &Slot) -> bool {
-    let granted = slot.try_lock();
-    granted.is_ok_and(|it| it.as_ref().is_none_or(|it| it.until <= Instant::now()))
+/// When the lease of a slot ends: the moment at which it may be forgotten. None while a request uses it.
+fn end(slot: &Slot) -> Option<Instant> {
+    let granted = slot.try_lock().ok()?;
+    Some(granted.as_ref().map_or_else(Instant::now, |it| it.until))
+}
+
+/// Makes room: for the leases that have ended, and if there are few, those that end first. Their locks may have been released
+/// without a word to this server. A retry whose key is forgotten waits for the lease, as one that meets another server does.
+fn forget_the_first_to_end(slots: &mut HashMap<(LockName, String), Slot>) {
+    let mut ends: Vec<_> = slots.values().filter_map(end).collect();
+    if ends.is_empty() {
+        return;
+    }
+    let last = FORGOTTEN.min(ends.len()) - 1;
+    let (_, until, _) = ends.select_nth_unstable(last);
+    let until = (*until).max(Instant::now());
+    slots.retain(|_, slot| end(slot).is_none_or(|end| end > until));
 }
 
 #[cfg(test)]
@@ -115,21 +131,37 @@ mod tests {
         block_on(block_on(tenure.lock(name.clone()).acquire()).unwrap().detach()).unwrap()
     }
 
+    fn granted(handle: &Handle, seconds: u64) -> Granted {
+        Granted::new(handle.clone(), Duration::from_secs(seconds), String::new())
+    }
+
     #[test]
-    fn a_known_key_is_found_when_there_is_no_room_for_another() {
-        let (keys, tenure) = (Keys::default(), Tenure::memory().unwrap());
+    fn a_key_in_use_is_found_when_there_is_no_room_for_another() {
+        let keys = Keys::default();
         let name = LockName::new("job").unwrap();
-        let handle = handle(&tenure, &name);
-        let mut slot = block_on(keys.slot(&name, "known")).unwrap();
-        let lease = Duration::from_secs(30);
-        *slot = Some(Granted::new(handle.clone(), lease, String::new()));
-        drop(slot);
-        let _in_use: Vec<_> = (1..MOST)
+        let in_use: Vec<_> = (0..MOST)
             .map(|number| block_on(keys.slot(&name, &number.to_string())).unwrap())
             .collect();
         assert!(block_on(keys.slot(&name, "new")).is_err());
-        let slot = block_on(keys.slot(&name, "known")).unwrap();
-        assert_eq!(slot.as_ref().unwrap().handle, handle);
+        assert!(Arc::ptr_eq(
+            OwnedMutexGuard::mutex(&in_use[0]),
+            &keys.known_or_new(&name, "0").unwrap()
+        ));
+    }
+
+    /// Locks that were released through another server must not keep new keys out until their leases end.
+    #[test]
+    fn the_keys_whose_leases_end_first_make_room() {
+        let (keys, tenure) = (Keys::default(), Tenure::memory().unwrap());
+        let name = LockName::new("job").unwrap();
+        let handle = handle(&tenure, &name);
+        for number in 0..MOST {
+            let mut slot = block_on(keys.slot(&name, &number.to_string())).unwrap();
+            *slot = Some(granted(&handle, 3600 + number as u64));
+        }
+        assert!(block_on(keys.slot(&name, "new")).unwrap().is_none());
+        let known = |key: usize| block_on(keys.slot(&name, &key.to_string())).unwrap().is_some();
+        assert!(known(MOST - 1) && known(FORGOTTEN) && !known(FORGOTTEN - 1));
     }
 
     #[test]
@@ -142,6 +174,7 @@ mod tests {
         granted.extend(Duration::ZERO);
         *slot = Some(granted);
         drop(slot);
-        assert!(!is_over(&keys.known_or_new(&name, "key").unwrap()));
+        let until = end(&keys.known_or_new(&name, "key").unwrap()).unwrap();
+        assert!(until > Instant::now() + Duration::from_secs(20));
     }
 }

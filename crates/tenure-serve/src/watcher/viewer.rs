@@ -56,7 +56,7 @@ impl Watcher {
         }
         // Subscribed before the snapshot is taken: nothing is missed in between.
         let mut feed = self.feed.subscribe();
-        let mut is_there = self.send_all(events).await;
+        let mut is_there = self.send_all(server, events).await;
         while is_there {
             let message = tokio::select! {
                 message = timeout(HEARTBEAT, feed.recv()) => message,
@@ -70,7 +70,7 @@ impl Watcher {
                 Ok(Ok(_)) => true,
                 Ok(Err(RecvError::Lagged(_))) => {
                     feed = self.feed.subscribe();
-                    self.send_all(events).await
+                    self.send_all(server, events).await
                 }
                 Ok(Err(RecvError::Closed)) => return,
                 Err(_) => events.beat().await,
@@ -139,12 +139,21 @@ impl Watcher {
         (self.feed.subscribe(), known)
     }
 
-    /// Sends all locks. They are written on another thread, once for all viewers that ask at the same time.
-    async fn send_all(self: &Arc<Self>, events: &Events) -> bool {
-        let watcher = self.clone();
-        let written = tokio::task::spawn_blocking(move || watcher.state().snapshot()).await;
-        match written {
-            Ok(snapshot) => events.send_frame(snapshot).await,
+    /// Sends all locks. They are written on another thread, once for all viewers that ask at the same time. Where there is no
+    /// room for them, the stream ends with the reason: the viewer asks again.
+    async fn send_all(self: &Arc<Self>, server: &Server, events: &Events) -> bool {
+        let turn = server.door().lists.turn().await;
+        let (watcher, server) = (self.clone(), server.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            watcher.state().snapshot(&server.door().lists)
+        });
+        match written.await {
+            Ok(Ok(snapshot)) => events.send_frame(snapshot).await,
+            Ok(Err(problem)) => {
+                events.send("refused", None, &problem.to_json()).await;
+                false
+            }
             Err(_) => false,
         }
     }

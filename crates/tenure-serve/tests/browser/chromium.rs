@@ -76,9 +76,11 @@ impl Browser {
 
     /// Opens a page in a window of this size.
     pub(crate) fn open(&self, url: &str, (width, height): (u32, u32)) -> Page<'_> {
-        let target = self.call("", "Target.createTarget", json!({ "url": "about:blank" }));
+        let target = self
+            .call("", "Target.createTarget", json!({ "url": "about:blank" }))
+            .expect("a target");
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
-        let attached = self.call("", "Target.attachToTarget", attach);
+        let attached = self.call("", "Target.attachToTarget", attach).expect("a session");
         let session = attached["sessionId"].as_str().expect("a session").to_owned();
         let page = Page { browser: self, session };
         for domain in ["Page.enable", "Runtime.enable", "Network.enable", "Log.enable"] {
@@ -89,8 +91,8 @@ impl Browser {
         page
     }
 
-    /// Calls a method, and returns its result. Events that come before it are kept.
-    fn call(&self, session: &str, method: &str, parameters: Value) -> Value {
+    /// Calls a method, and returns its result, or why there is none. Events that come before it are kept.
+    fn call(&self, session: &str, method: &str, parameters: Value) -> Result<Value, String> {
         let id = self.next.replace(self.next.get() + 1);
         let mut message = json!({ "id": id, "method": method, "params": parameters });
         if !session.is_empty() {
@@ -102,8 +104,10 @@ impl Browser {
         loop {
             let answer = self.read();
             if answer["id"] == id {
-                assert!(answer.get("error").is_none(), "{method}: {}", answer["error"]);
-                return answer["result"].clone();
+                return match answer.get("error") {
+                    Some(error) => Err(format!("{method}: {error}")),
+                    None => Ok(answer["result"].clone()),
+                };
             }
             self.events.borrow_mut().push_back(answer);
         }
@@ -133,6 +137,10 @@ pub(crate) struct Page<'a> {
 impl Page<'_> {
     /// Calls a method of the protocol.
     pub(crate) fn call(&self, method: &str, parameters: Value) -> Value {
+        self.try_call(method, parameters).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn try_call(&self, method: &str, parameters: Value) -> Result<Value, String> {
         self.browser.call(&self.session, method, parameters)
     }
 
@@ -159,11 +167,11 @@ impl Page<'_> {
         self.try_eval(expression).unwrap_or_else(|| panic!("{expression} throws"))
     }
 
-    /// The value of an expression; none if it throws.
+    /// The value of an expression; none if it throws, or the page goes elsewhere meanwhile.
     fn try_eval(&self, expression: &str) -> Option<Value> {
         let parameters =
             json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let result = self.call("Runtime.evaluate", parameters);
+        let result = self.try_call("Runtime.evaluate", parameters).ok()?;
         let is_thrown = result.get("exceptionDetails").is_some();
         (!is_thrown).then(|| result["result"]["value"].clone())
     }

@@ -204,6 +204,10 @@ fn the_page_asks_for_a_token_and_offers_what_it_allows() {
     let browser = Browser::start();
     let page = browser.open(&address(&fixture), WIDE);
     page.until("document.querySelector('#login').open");
+    for _ in 0..3 {
+        page.press("Escape");
+    }
+    page.until("document.querySelector('#login').open");
     assert!(!page.text().contains("secret-name"));
     let enter = |text: &str| {
         page.eval("document.querySelector('#login-token').focus()");

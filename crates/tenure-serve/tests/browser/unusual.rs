@@ -1,9 +1,14 @@
 //! What the page shows of names that are hard to see, of locks that cannot be, and of stores that know less.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::json;
 use tenure::Tenure;
 use tenure::blocking::block_on;
-use tenure_serve::{Access, Token};
+use tenure_serve::{Access, Limits, Token};
 
 use crate::chromium::{Browser, Page};
 use crate::fixture::{Fixture, Options, connect_to};
@@ -30,6 +35,8 @@ fn names_that_differ_look_different() {
         ("a\u{a0}b", "a\\u{a0}b"),
         ("jo\u{34f}b", "jo\\u{34f}b"),
         ("job\u{fe0f}", "job\\u{fe0f}"),
+        ("job\\u{fe0f}", "job\\u{5c}u{fe0f}"),
+        ("a\\b", "a\\b"),
     ];
     let guards: Vec<_> =
         names.map(|(name, _)| block_on(fixture.tenure.lock(name).acquire()).unwrap()).into();
@@ -117,4 +124,62 @@ fn what_a_store_does_not_know_is_not_shown() {
     for unknown in ["fence", "null", "NaN", "1970"] {
         assert!(!shown.contains(unknown), "{shown}");
     }
+}
+
+/// Forwards connections to a server until it is frozen: then nothing passes, and no connection ends.
+fn relay(server: SocketAddr) -> (SocketAddr, Arc<AtomicBool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let is_frozen = Arc::new(AtomicBool::new(false));
+    let flag = is_frozen.clone();
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let Ok(upstream) = TcpStream::connect(server) else { return };
+            let copies = [client.try_clone().unwrap(), upstream.try_clone().unwrap()];
+            for (from, to) in copies.into_iter().zip([upstream, client]) {
+                let is_frozen = flag.clone();
+                std::thread::spawn(move || copy(from, to, &is_frozen));
+            }
+        }
+    });
+    (address, is_frozen)
+}
+
+fn copy(mut from: TcpStream, mut to: TcpStream, is_frozen: &AtomicBool) {
+    let mut some = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut some) {
+        if !is_frozen.load(Ordering::SeqCst) && to.write_all(&some[..count]).is_err() {
+            break;
+        }
+    }
+    // The server closes connections that are idle; the browser would send requests on them.
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+/// A server that is stopped, or behind a network that is gone, ends no connection.
+#[test]
+fn a_server_that_falls_silent_is_noticed() {
+    let fixture = Fixture::memory();
+    let (address, is_frozen) = relay(fixture.address);
+    let browser = Browser::start();
+    let page = browser.open(&format!("http://{address}/"), WIDE);
+    page.until("document.querySelector('#pulse').innerText.includes('live')");
+    is_frozen.store(true, Ordering::SeqCst);
+    page.until("document.querySelector('#banner').innerText.includes('does not answer')");
+    is_frozen.store(false, Ordering::SeqCst);
+    page.until("document.querySelector('#pulse').innerText.includes('live')");
+}
+
+/// A server that answers, and refuses, is not one that is away.
+#[test]
+fn the_page_says_why_its_server_refuses() {
+    let limits = Limits { streams: 1, ..Limits::default() };
+    let fixture = Fixture::with(Options { limits, ..Options::default() });
+    let stream = fixture.send("GET", "/v1/events", &[], "");
+    (&stream).read_exact(&mut [0; 12]).unwrap();
+    let browser = Browser::start();
+    let page = browser.open(&address(&fixture), WIDE);
+    page.until("document.querySelector('#banner').innerText.includes('too many event streams')");
+    drop(stream);
+    page.until("document.querySelector('#pulse').innerText.includes('live')");
 }

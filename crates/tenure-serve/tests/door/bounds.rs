@@ -173,6 +173,38 @@ fn large_lists_that_are_not_read_are_bounded() {
     until("there is room", || fixture.get(path).status == 200);
 }
 
+/// So are all locks as a viewer gets them first: those that come at different moments get different ones.
+#[test]
+fn snapshots_that_are_not_read_are_bounded() {
+    // The one that does not read stays, however long the others take.
+    let patient = bounds(|bounds| bounds.stalled = Duration::from_secs(600));
+    let fixture = limited(Limits { list_bytes: 3 << 20, ..patient });
+    let note = "n".repeat(1000);
+    let _guards: Vec<_> = (0..2000)
+        .map(|number| {
+            let lock = fixture.tenure.lock(format!("lock/{number}").as_str()).note(&*note);
+            block_on(lock.acquire()).unwrap()
+        })
+        .collect();
+    let mut deaf = fixture.send("GET", "/v1/state", &[], "");
+    // Otherwise the kernel might keep all of it.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&deaf, 4096).unwrap();
+    deaf.read_exact(&mut [0; 12]).unwrap();
+    let first = || {
+        let mut viewer = Stream::open(fixture.send("GET", "/v1/state", &[], ""));
+        assert_eq!(viewer.next().unwrap().0, "hello");
+        viewer.next()
+    };
+    // Viewers of the same reading share what the first one has.
+    until("there is no room for that of a later reading", || {
+        let (event, data) = first().unwrap();
+        assert!(event == "snapshot" || data["title"] == "overloaded", "{event}");
+        event == "refused"
+    });
+    drop(deaf);
+    until("there is room", || first().is_some_and(|(event, _)| event == "snapshot"));
+}
+
 /// A thousand viewers share what is read and written for them.
 #[test]
 fn a_thousand_streams_share_one_reading() {

@@ -76,3 +76,24 @@ fn events_of_a_new_server_are_new_to_a_client_of_an_earlier_one() {
     // A number that no server has reached is unknown.
     assert_eq!(follow(&second, Some(&json!(u64::MAX))).until("lock")["name"], "late");
 }
+
+/// Very many locks are released between two readings, and one of them was forced, whatever its name is.
+#[test]
+fn a_forced_release_is_reported_as_one_among_many_releases() {
+    let fixture = Fixture::redis();
+    let guards: Vec<_> =
+        (0..400).map(|number| acquire(&fixture.tenure, &format!("lock/{number:03}"))).collect();
+    // It finds them at its start.
+    let fixture = fixture.other(Options::default());
+    let mut events = follow(&fixture, None).follows();
+    let forced = &guards[390];
+    let forcing = block_on(fixture.tenure.lock(forced.name().clone()).force_release("a test"));
+    forcing.unwrap();
+    let forced = forced.name().to_string();
+    drop(guards);
+    for _ in 0..400 {
+        let event = events.until("lock");
+        let expected = if event["name"] == *forced { "forced" } else { "released" };
+        assert_eq!(event["event"], expected, "{event}");
+    }
+}
