@@ -47,6 +47,7 @@ impl Report<'_> {
             println!("lost with a fence     {} updates", tally.lost_fenced);
         }
         println!("two holders, excused  {}", verdict.excused_overlaps);
+        println!("fences, excused       {}", verdict.excused_fences);
         println!("waits in order        {} judged", verdict.ordered_waits);
         if let Some(residue) = self.residue {
             residue.print();
@@ -69,6 +70,7 @@ impl Report<'_> {
             "lost_unfenced": self.tally.map(|tally| tally.lost_unfenced),
             "lost_fenced": self.tally.map(|tally| tally.lost_fenced),
             "excused_overlaps": verdict.excused_overlaps,
+            "excused_fences": verdict.excused_fences,
             "ordered_waits": verdict.ordered_waits,
             "violations": verdict.violations.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "failures": self.failures(),

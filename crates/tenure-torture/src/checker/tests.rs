@@ -48,11 +48,28 @@ fn a_hold_within_another_one_is_found() {
 fn a_fence_that_does_not_grow_is_found() {
     let found = judge(&[held(1, 0, 10, 20, 6), held(2, 30, 40, 50, 6)], &[]).violations;
     assert!(
-        matches!(found[..], [Violation::FenceNotGrown(..), Violation::StaleWrite(..)]),
+        matches!(found[..], [Violation::StaleWrite(..), Violation::FenceNotGrown(..)]),
         "{found:?}"
     );
     let at_once = [held(1, 0, 10, 20, 6), held(2, 5, 40, 50, 5)];
     assert_eq!(judge(&at_once, &[]).violations, [], "which was granted first is not known");
+}
+
+/// A clock that is set forward ends a lease that its holder believes in. The holder may pass it on within its process, and what is
+/// written then is refused.
+#[test]
+fn a_fence_of_an_overtaken_holder_is_excused_unless_it_was_accepted() {
+    let refused = |mut section: Section| {
+        section.hold.iter_mut().for_each(|hold| hold.write = Some(Written::Refused));
+        section
+    };
+    let (first, second) = (held(1, 0, 10, 20, 6), held(1, 30, 40, 50, 5));
+    let sections = [first.clone(), refused(second.clone())];
+    let excused = judge(&sections, &[incident(5, None, true)]);
+    assert_eq!((excused.violations.len(), excused.excused_fences), (0, 1));
+    assert_eq!(judge(&sections, &[incident(5, None, false)]).violations.len(), 1);
+    let accepted = judge(&[first, second], &[incident(5, None, true)]).violations;
+    assert!(matches!(accepted[..], [Violation::StaleWrite(..), Violation::FenceNotGrown(..)]));
 }
 
 #[test]
