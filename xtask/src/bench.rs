@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::server::Servers;
 use crate::sh;
 
 #[derive(Args)]
@@ -20,7 +21,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> sh::Outcome {
-    let command = if options.list { None } else { Some(build_command()?) };
+    let found = if options.list { None } else { Some((Servers::find(false)?, build_command()?)) };
     let mut cargo =
         sh::cargo(&["bench", "--package", "tenure", "--bench", "benchmarks", "--locked", "--"]);
     if let Some(only) = &options.only {
@@ -36,7 +37,8 @@ pub(crate) fn run(options: &Options) -> sh::Outcome {
     if options.list {
         cargo.arg("--list");
     }
-    if let Some(command) = command {
+    if let Some((servers, command)) = found {
+        servers.pass_to(&mut cargo);
         cargo.env("TENURE_BENCH_COMMAND", command);
     }
     sh::run(cargo)

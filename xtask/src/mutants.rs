@@ -50,6 +50,13 @@ pub(crate) fn run(options: &Options) -> sh::Outcome {
     }
     let copy = Copy { folder: sh::target_folder().join("mutants"), servers: Servers::find(false)? };
     copy.make()?;
+    // All of them first: each change of a source costs a compilation.
+    for mutant in &chosen {
+        if !copy.passes(mutant)? {
+            let what = format!("the test {} fails without the bug {}.", mutant.test, mutant.name);
+            return Err(sh::Failure::new(what));
+        }
+    }
     let mut survivors = Vec::new();
     for mutant in &chosen {
         let is_caught = copy.catches(mutant)?;
@@ -97,12 +104,8 @@ impl Copy {
         self.folder.join("sources")
     }
 
-    /// Whether the test passes without the bug, and fails with it.
+    /// Whether the test fails with the bug.
     fn catches(&self, mutant: &Mutant) -> sh::Outcome<bool> {
-        if !self.passes(mutant)? {
-            let what = format!("the test {} fails without the bug {}.", mutant.test, mutant.name);
-            return Err(sh::Failure::new(what));
-        }
         let file = self.sources().join("crates/tenure/src").join(mutant.file);
         let text = fs::read_to_string(&file).map_err(|error| failed(&file, &error))?;
         if text.matches(mutant.from).count() != 1 {

@@ -211,4 +211,28 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         target: "faults",
         test: "faults::acquiring::a_pause_after_an_error_ends_when_the_store_returns",
     },
+    Mutant {
+        name: "an end that is dropped does not go on",
+        file: "driver/release.rs",
+        from: "self.driver.keep_releasing(self.request.clone(), unfinished, self.until);",
+        to: "drop(unfinished);",
+        target: "faults",
+        test: "faults::dropping::a_mutex_may_be_dropped_at_any_await",
+    },
+    Mutant {
+        name: "a dropped acquire is not undone",
+        file: "driver/undo.rs",
+        from: "driver.keep_cancelling(request, cancel).await;",
+        to: "drop(request);",
+        target: "faults",
+        test: "faults::dropping::readers_and_writers_may_be_dropped_at_any_await",
+    },
+    Mutant {
+        name: "entries that are counted here do not know of a downgrade",
+        file: "driver/release.rs",
+        from: "if !self.reentries.keep(held, keep) {",
+        to: "if false {",
+        target: "lib",
+        test: "driver::reentry::tests::a_downgrade_is_known_to_further_entries",
+    },
 ];

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -10,11 +10,15 @@ use tenure_testkit::Server;
 
 use super::command::program;
 use super::memory::{now, pause};
-use super::redis::{client, median, server, verbose};
+use super::redis::{client, is_verbose, median, server, verbose};
 
 const ROUNDS: usize = 9;
 const IN_A_ROW: usize = 100;
 const TURNS: usize = 10;
+
+/// How many bytes a request and an answer have.
+const REQUEST: usize = 120;
+const ANSWER: usize = 320;
 
 /// How many viewers there are, and for how long they are measured.
 const VIEWERS: usize = 1000;
@@ -45,7 +49,41 @@ pub(crate) fn pair() -> Vec<f64> {
         over_http / ours
     };
     round();
+    if is_verbose() {
+        floor(&server);
+    }
     (0..ROUNDS).map(|_| round()).collect()
+}
+
+/// What any server between a client and the store pays on this machine: a thread that sends a PING for each request, and answers
+/// when it has the pong. A server without any code of its own cannot be faster.
+fn floor(server: &Server) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let mut store = server.connect().expect("a connection");
+    let relay = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().expect("a client");
+        client.set_nodelay(true).expect("a socket");
+        let mut request = [0; REQUEST];
+        while client.read_exact(&mut request).is_ok() {
+            store.send(&["PING"]).and_then(|()| store.read()).expect("a pong");
+            client.write_all(&[0; ANSWER]).expect("it reads");
+        }
+    });
+    let mut client = TcpStream::connect(address).expect("it listens");
+    client.set_nodelay(true).expect("a socket");
+    let mut ask = || {
+        client.write_all(&[0; REQUEST]).expect("it reads");
+        client.read_exact(&mut [0; ANSWER]).expect("an answer");
+    };
+    let pairs = (0..TURNS * IN_A_ROW).map(|_| {
+        let started = now();
+        (0..2).for_each(|_| ask());
+        started.elapsed().as_secs_f64() * 1e6
+    });
+    verbose(&format!("two PINGs through a bare relay {:.1} µs", median(pairs)));
+    drop(client);
+    let _ = relay.join();
 }
 
 /// Percent of a core, with a thousand viewers of a store in which a lock changes hands all the time.
