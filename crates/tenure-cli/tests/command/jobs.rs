@@ -167,8 +167,10 @@ fn a_script_that_was_continued_goes_on(fixture: &Fixture) {
         screen.press("\u{1a}");
         until("stopped", || screen.seen().matches("Stopped").count() == round);
         screen.press("fg\n");
-        // The shell prints the job that it continues.
+        // The shell prints the job, then gives it the terminal, then continues it: an earlier ^Z would be for the shell,
+        // which ignores it, or be cancelled by CONT.
         until("continued", || screen.seen().matches("\r\nsh -c").count() == round);
+        until("running in front", || screen.is_job_running());
     }
     screen.press("a line\n");
     screen.until("got a line");

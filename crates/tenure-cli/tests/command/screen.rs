@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{Winsize, tcgetpgrp, tcsetwinsize};
 
 use crate::fixture::{Fixture, becomes_so};
 
@@ -73,6 +73,21 @@ impl Screen {
 
     pub(crate) fn seen(&self) -> String {
         self.seen.lock().unwrap().clone()
+    }
+
+    /// Whether a job of the shell, not the shell itself, has the terminal, and no process of it is stopped. The state and
+    /// the group are the first and the third field after the program's name.
+    pub(crate) fn is_job_running(&self) -> bool {
+        let group = tcgetpgrp(&self.keyboard).unwrap().as_raw_nonzero().to_string();
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let stats = processes.filter_map(|it| std::fs::read_to_string(it.path().join("stat")).ok());
+        let fields = stats.filter_map(|stat| {
+            let fields: Vec<_> = stat.rsplit_once(')')?.1.split(' ').map(str::to_owned).collect();
+            (fields[3] == group).then_some(fields)
+        });
+        let front: Vec<_> = fields.collect();
+        // A shell leads its session, and its group bears the number of the session.
+        front.iter().all(|fields| fields[1] != "T" && fields[4] != group)
     }
 
     /// Waits until this text is shown.
