@@ -197,10 +197,7 @@ impl Sentinels {
         let mut asking = JoinSet::new();
         for peer in peers {
             let (sentinels, peer) = (self.clone(), peer.clone());
-            asking.spawn(async move {
-                let endpoint = sentinels.monitored.endpoint(&peer)?;
-                Peer::ask(&endpoint, &sentinels.monitored).await
-            });
+            asking.spawn(async move { Peer::ask(&peer, &sentinels.monitored).await });
         }
         let mut answers = Vec::new();
         while let Some(answer) = asking.join_next().await {
@@ -208,11 +205,11 @@ impl Sentinels {
             answers.push(answer.unwrap_or_else(|_| Err(ended())));
             match judge(&answers, peers.len()) {
                 Verdict::Master(master) => {
-                    self.remember(&answers);
+                    self.remember(&answers, true);
                     return Ok(master);
                 }
                 Verdict::None(why) => {
-                    self.remember(&answers);
+                    self.remember(&answers, false);
                     return Err(self.failed(&why, &answers));
                 }
                 Verdict::Open => {}
@@ -221,14 +218,21 @@ impl Sentinels {
         Err(self.failed("no majority of them agrees", &answers))
     }
 
-    /// Where to ask next: at the addresses of the URL, and at those that the answers have named. A Sentinel that no answer
-    /// names any more is forgotten; without any answer, nothing is.
-    fn remember(&self, answers: &[Result<Peer, StoreError>]) {
+    /// Where to ask next: at the addresses of the URL, and at those that the answers have named. A Sentinel that no answer of a
+    /// majority names any more is forgotten.
+    ///
+    /// Without a majority none is. A Sentinel does not name itself: if only one had time to answer, and were forgotten for that, the
+    /// next answer would be of another one alone, and so on, and no majority would ever be heard.
+    fn remember(&self, answers: &[Result<Peer, StoreError>], is_decided: bool) {
         let named = answers.iter().flatten().flat_map(|it| &it.others).map(|it| it.at.clone());
         let named: BTreeSet<_> = named.take(MOST_PEERS).collect();
-        if !named.is_empty() {
-            let listed = self.monitored.listed.iter().cloned();
-            lock(&self.state).peers = listed.chain(named).collect();
+        let listed = self.monitored.listed.iter().cloned();
+        let mut state = lock(&self.state);
+        if !is_decided {
+            let room = (listed.len() + MOST_PEERS).saturating_sub(state.peers.len());
+            state.peers.extend(named.into_iter().take(room));
+        } else if !named.is_empty() {
+            state.peers = listed.chain(named).collect();
         }
     }
 
@@ -237,10 +241,7 @@ impl Sentinels {
         let peers = lock(&self.state).peers.clone();
         let mut answers = Vec::new();
         for peer in peers {
-            let answer = match self.monitored.endpoint(&peer) {
-                Ok(endpoint) => Peer::ask(&endpoint, &self.monitored).await.map(|it| it.master),
-                Err(error) => Err(error),
-            };
+            let answer = Peer::ask(&peer, &self.monitored).await.map(|it| it.master);
             answers.push((peer, answer));
         }
         answers
@@ -322,13 +323,55 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use super::peer::Other;
     use super::*;
+
+    fn host(port: u16) -> HostPort {
+        HostPort { host: "10.0.0.1".into(), port }
+    }
+
+    /// The answer of a Sentinel of three, which are at the ports 1 to 3.
+    fn of_three(port: u16) -> Result<Peer, StoreError> {
+        let other = |port: u16| Other { id: port.to_string(), at: host(port) };
+        let others = (1..4).filter(|it| *it != port).map(other).collect();
+        Ok(Peer { id: port.to_string(), master: Some(host(6379)), others })
+    }
+
+    fn sentinels() -> Sentinels {
+        let login = Login { user: None, password: None, database: 0 };
+        let master = "main".to_owned();
+        Sentinels::new(Monitored { master, listed: vec![host(1)], login, trust: None })
+    }
+
+    fn peers(sentinels: &Sentinels) -> Vec<u16> {
+        lock(&sentinels.state).peers.iter().map(|it| it.port).collect()
+    }
+
+    /// The URL names one Sentinel, which is down. The others are slow, and answer by turns.
+    #[test]
+    fn a_sentinel_that_answers_alone_is_asked_again() {
+        let sentinels = sentinels();
+        for port in [2, 3, 2] {
+            let slow = || Err(StoreError::refused("it did not answer in time"));
+            sentinels.remember(&[slow(), of_three(port), slow()], false);
+        }
+        assert_eq!(peers(&sentinels), [1, 2, 3]);
+    }
+
+    #[test]
+    fn sentinels_that_a_majority_does_not_name_are_forgotten() {
+        let sentinels = sentinels();
+        lock(&sentinels.state).peers.extend((1000..3000).map(host));
+        sentinels.remember(&[of_three(1)], false);
+        assert!(!peers(&sentinels).contains(&2), "there may be any number of them");
+        sentinels.remember(&[of_three(2), of_three(3)], true);
+        assert_eq!(peers(&sentinels), [1, 2, 3]);
+    }
 
     /// A Sentinel that announces a switch which the majority does not confirm is believed for a while, once.
     #[test]
     fn an_announcement_that_the_majority_contradicts_counts_for_a_while() {
         let at = |seconds: u64| Moment::from_micros(1_000_000 * seconds);
-        let host = |port| HostPort { host: "10.0.0.1".into(), port };
         let (master, liar) = (host(6379), host(26379));
         let mut state = State {
             peers: BTreeSet::new(),

@@ -38,10 +38,8 @@ pub(super) struct Other {
 
 impl Peer {
     /// Asks one Sentinel for the master, and for the other Sentinels.
-    pub(super) async fn ask(
-        endpoint: &Endpoint,
-        monitored: &Monitored,
-    ) -> Result<Self, StoreError> {
+    pub(super) async fn ask(at: &HostPort, monitored: &Monitored) -> Result<Self, StoreError> {
+        let endpoint = &monitored.endpoint(at)?;
         let asking = async {
             let mut dialogue = connect(endpoint, monitored).await?;
             let name = &monitored.master;
