@@ -26,6 +26,7 @@ mod cluster;
 mod distance;
 mod endpoint;
 mod flavor;
+mod folder;
 mod guardian;
 mod port;
 mod postgres;

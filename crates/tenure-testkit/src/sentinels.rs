@@ -11,7 +11,7 @@ use crate::flavor::Flavor;
 use crate::guardian::Guardian;
 use crate::resp::{Connection, Reply};
 use crate::server::Server;
-use crate::{port, program, wait};
+use crate::{folder, port, program, wait};
 
 /// How long they may take to know one another: usually two seconds.
 const START_BOUND: Duration = Duration::from_secs(30);
@@ -235,8 +235,7 @@ struct Sentinel {
 
 impl Sentinel {
     fn start(program: &Path, master: u16, quorum: usize) -> Self {
-        let folder = tempfile::Builder::new().prefix("tenure-").tempdir();
-        let folder = folder.expect("a test can create a folder in the temporary folder");
+        let folder = folder::of_server();
         let (port, name) = (port::free(), Sentinels::MASTER);
         let settings = format!(
             "port {port}\nbind 127.0.0.1\nprotected-mode no\ndir {}\n\

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 
 use crate::builder::Builder;
 use crate::endpoint::Endpoint;
+use crate::folder;
 use crate::guardian::Guardian;
 use crate::resp::{Connection, Reply};
 use crate::tls::Tls;
@@ -205,8 +206,7 @@ impl Server {
         tls: Option<Tls>,
         args: Vec<OsString>,
     ) -> Result<Self, StartError> {
-        let folder = tempfile::Builder::new().prefix("tenure-").tempdir();
-        let folder = folder.expect("a test can create a folder in the temporary folder");
+        let folder = folder::of_server();
         tls.iter().for_each(|tls| tls.write(folder.path()));
         let endpoint = Endpoint::new(folder.path(), port, tls);
         let guardian = Guardian::of(folder.path());
