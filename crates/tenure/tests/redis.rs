@@ -19,6 +19,7 @@ mod redis {
     mod hostile;
     mod kinds;
     mod loading;
+    mod losses;
     mod matrix;
     mod names;
     mod outage;

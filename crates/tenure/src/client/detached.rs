@@ -48,7 +48,7 @@ impl Tenure {
     /// Returns [`Error::Lost`] if it is not held any more, [`Error::Unreplicated`] if this client waits for replicas and too few
     /// have it (it stays detached), or an error if the store fails.
     pub async fn adopt(&self, handle: Handle) -> Result<Guard, Error> {
-        let unmatched_losses = self.client.driver.unmatched_losses();
+        let losses = self.client.driver.losses();
         let mut lock = self.lock(handle.name()).lease(handle.lease().duration());
         lock = lock.owner(handle.owner());
         let replicas = lock.spec()?.replication.map(|replication| replication.replicas);
@@ -60,7 +60,7 @@ impl Tenure {
             at: Moment::ZERO,
         };
         let spec = lock.spec()?;
-        Ok(self.client.driver.hold(&spec, handle.entry(), grant, deadline, unmatched_losses))
+        Ok(self.client.driver.hold(&spec, handle.entry(), grant, deadline, losses))
     }
 
     /// Records under a name that something was done, such as a job that is to run once per month. The record stays

@@ -27,8 +27,8 @@ pub(super) struct Agenda {
     entries: Mutex<Entries>,
     /// Wakes the driver's thread, and nothing else.
     bell: Arc<Notify>,
-    /// Losses that matched no hold. One may have arrived before its hold was armed.
-    unmatched_losses: AtomicU64,
+    /// How many losses were reported. One may have arrived before a hold that it concerns was armed.
+    losses: AtomicU64,
 }
 
 #[derive(Default)]
@@ -157,25 +157,21 @@ impl Agenda {
         lock(&self.entries).holds.iter().map(|due| due.held.clone()).collect()
     }
 
-    /// The holds of one owner on one lock. If there are none, the loss that this call is about is counted
-    /// in [`Agenda::unmatched_losses`].
+    /// The holds of one owner on one lock, which it has lost.
     pub(super) fn holds_lost(&self, name: &LockName, owner: Owner) -> Vec<Arc<Held>> {
         let is_match = |held: &&Arc<Held>| held.entry.owner == owner && held.name == *name;
         // Rare, so a scan is cheaper than an index.
         let entries = lock(&self.entries);
         let holds = entries.holds.iter().map(|due| &due.held);
-        let lost: Vec<_> = holds.filter(is_match).cloned().collect();
-        if lost.is_empty() {
-            // Early, or ended already. Early: `Driver::hold` sees the count after it has armed the hold,
-            // because both happen under this mutex.
-            self.unmatched_losses.fetch_add(1, atomic::Ordering::AcqRel);
-        }
+        let lost = holds.filter(is_match).cloned().collect();
+        // Another hold of the owner may be armed later: `Driver::hold` sees the count then, because both happen under this mutex.
+        self.losses.fetch_add(1, atomic::Ordering::AcqRel);
         lost
     }
 
-    /// How many losses have matched no hold so far. To be read before the store is asked.
-    pub(super) fn unmatched_losses(&self) -> u64 {
-        self.unmatched_losses.load(atomic::Ordering::Acquire)
+    /// How many losses there were so far. To be read before the store is asked.
+    pub(super) fn losses(&self) -> u64 {
+        self.losses.load(atomic::Ordering::Acquire)
     }
 }
 

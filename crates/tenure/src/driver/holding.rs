@@ -22,12 +22,12 @@ impl Driver {
         self.agenda.holds().iter().any(|held| is_match(held) && held.lost(now).is_none())
     }
 
-    /// How many losses have matched no hold so far. To be read before the store is asked.
-    pub(crate) fn unmatched_losses(&self) -> u64 {
-        self.agenda.unmatched_losses()
+    /// How many losses there were so far. To be read before the store is asked.
+    pub(crate) fn losses(&self) -> u64 {
+        self.agenda.losses()
     }
 
-    /// The guard of a new grant, which the watchdog renews. `unmatched_losses` was read before the
+    /// The guard of a new grant, which the watchdog renews. `losses` was read before the
     /// store was asked.
     pub(crate) fn hold(
         self: &Arc<Self>,
@@ -35,7 +35,7 @@ impl Driver {
         entry: Entry,
         grant: Grant,
         deadline: Moment,
-        unmatched_losses: u64,
+        losses: u64,
     ) -> Guard {
         let now = clock::now();
         let is_claimed = grant.lease >= spec.lease.duration();
@@ -68,7 +68,7 @@ impl Driver {
         let held = Arc::new(Held::new(self.clone(), terms));
         self.agenda.arm(&held, first_alarm);
         telemetry::holding(held.group, self.fallback().is_some(), 1.0);
-        if self.unmatched_losses() != unmatched_losses {
+        if self.losses() != losses {
             // It may have been taken away before the agenda had it: only the store knows.
             self.doubt(&held);
         }

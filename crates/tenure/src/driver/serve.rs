@@ -32,7 +32,7 @@ pub(super) struct Asked {
     /// How many wake-ups had matched no group.
     early_wakeups: u64,
     /// How many losses had matched no hold.
-    pub(super) unmatched_losses: u64,
+    pub(super) losses: u64,
     /// How often the store had returned.
     pub(super) returned: Returned,
 }
@@ -40,7 +40,7 @@ pub(super) struct Asked {
 impl Asked {
     fn basis(self, standing: Standing) -> Basis {
         let clock_sync = ClockSync { sent: self.sent, store: standing.at };
-        Basis { clock_sync, unmatched_losses: self.unmatched_losses }
+        Basis { clock_sync, losses: self.losses }
     }
 }
 
@@ -48,9 +48,9 @@ impl Driver {
     /// To be called right before the store is asked.
     pub(super) fn about_to_ask(&self) -> Asked {
         let early_wakeups = self.groups.early_wakeups();
-        let unmatched_losses = self.agenda.unmatched_losses();
+        let losses = self.agenda.losses();
         let returned = self.returned();
-        Asked { sent: clock::now(), early_wakeups, unmatched_losses, returned }
+        Asked { sent: clock::now(), early_wakeups, losses, returned }
     }
 
     /// A ticket behind other tasks of this process that wait for the same lock.
@@ -96,7 +96,7 @@ impl Driver {
         let Some((id, basis)) = self.groups.woken(entry) else { return };
         match basis.clock_sync.deadline(grant.at, grant.lease, received) {
             Some(deadline) if deadline > received => {
-                self.serve(entry, grant, deadline, basis.unmatched_losses);
+                self.serve(entry, grant, deadline, basis.losses);
             }
             // This process was stopped for longer than the claim lease: the store has skipped it, and
             // its guard would be lost at once. Or the wake-up is older than the store's last answer, or
@@ -174,7 +174,7 @@ impl Driver {
             Ok(Acquired::Granted(grant)) => match self.groups.answered_granted(question) {
                 Next::Serve => {
                     let deadline = lease::deadline(asked.sent, grant.lease);
-                    self.serve(question.entry, grant, deadline, asked.unmatched_losses);
+                    self.serve(question.entry, grant, deadline, asked.losses);
                 }
                 next => self.act_on(next, question),
             },

@@ -243,13 +243,7 @@ impl Driver {
         match acquired {
             Acquired::Granted(grant) => {
                 let deadline = lease::deadline(asked.sent, grant.lease);
-                Ok(Attempt::Granted(self.hold(
-                    spec,
-                    entry,
-                    grant,
-                    deadline,
-                    asked.unmatched_losses,
-                )))
+                Ok(Attempt::Granted(self.hold(spec, entry, grant, deadline, asked.losses)))
             }
             Acquired::Queued(standing) => Ok(Attempt::Queued { standing, asked }),
             Acquired::Busy => Ok(Attempt::Busy),

@@ -51,7 +51,7 @@ pub(super) struct WaitGroup {
 #[derive(Clone, Copy)]
 pub(in crate::driver) struct Basis {
     pub(in crate::driver) clock_sync: ClockSync,
-    pub(in crate::driver) unmatched_losses: u64,
+    pub(in crate::driver) losses: u64,
 }
 
 /// Errors of the store that a group retries.
