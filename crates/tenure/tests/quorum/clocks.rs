@@ -88,6 +88,30 @@ async fn a_client_that_was_idle_notices_that_a_clock_was_set() {
     assert_excluded(&late, &guard).await;
 }
 
+/// All clocks seem to be set forward to a client whose own clock stood still, as that of a virtual machine does while it is paused.
+/// It notes nothing at the nodes: other clients would get no lock for the longest lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_of_a_client_that_stood_still_concerns_no_other_client() {
+    if Flavor::Redis.is_left_out() {
+        return;
+    }
+    let clock = Clock::new();
+    let start = || Server::builder().program(clock.program()).on_port().start();
+    let nodes = Nodes((0..3).map(|_| start()).collect());
+    nodes.mark(false).await;
+    let stood_still = nodes.client().await;
+    acquire(&stood_still, "x").await.release().await.unwrap();
+    clock.set_ahead(Duration::from_secs(5));
+    until("it notices", async || stood_still.lock("x").try_acquire().await.is_err()).await;
+    let started = now();
+    acquire(&nodes.client().await, "x").await.release().await.unwrap();
+    assert!(started.elapsed() < LONGEST / 2, "{:?}", started.elapsed());
+    for node in &nodes.0 {
+        let noted = node.connect().unwrap().command(&["EXISTS", "tenure:quorum:clock"]).unwrap();
+        assert_eq!(noted, Reply::Integer(0));
+    }
+}
+
 /// Corrections of some milliseconds at most nodes are everyday life: locks are held and acquired all the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn small_corrections_of_clocks_cost_nothing() {

@@ -154,6 +154,10 @@ async fn a_node_that_may_remove_locks_does_not_vote() {
     let policy = |policy| ["CONFIG", "SET", "maxmemory-policy", policy];
     node.command(&policy("volatile-ttl")).unwrap();
     assert_excluded(&nodes.client().await, &guard).await;
+    // What it has removed stays away when the policy is set right.
+    node.command(&["DEL", "tenure:{x}"]).unwrap();
+    node.command(&policy("noeviction")).unwrap();
+    assert_excluded(&nodes.client().await, &guard).await;
     let new = Nodes(vec![server(), server(), server()]);
     new.0[1].connect().unwrap().command(&policy("allkeys-lru")).unwrap();
     let refused = QuorumEngine::mark_nodes(&new.url(), None, false).await.unwrap_err().to_string();

@@ -31,5 +31,5 @@ pub(crate) use candidate::{Candidate, Claim, Hold, Place, Verdict};
 pub(crate) use confirmation::{Ack, Confirmation, Confirmed};
 pub(crate) use ending::{End, Ended, Ending};
 pub(crate) use proposals::Proposals;
-pub(crate) use reliability::{Calendar, Reliability, deviating, is_behind};
+pub(crate) use reliability::{Calendar, Leap, Reliability, deviating, is_behind, is_ours};
 pub(crate) use size::Size;

@@ -19,6 +19,10 @@ pub(crate) const TOLERANCE: Duration = Duration::from_secs(1);
 /// (`core/lease.rs`), and half of that is left to clocks that drift.
 const LEASES_CONCERNED: u32 = 200;
 
+/// Steps that were noticed within this time may be one and the same, of our own clock: that of each node is compared with it every
+/// five seconds.
+const AT_ONCE: Duration = Duration::from_secs(10);
+
 /// How late a message about a hand-over may come.
 const LATE_MESSAGE: Duration = Duration::from_secs(60);
 
@@ -30,6 +34,24 @@ pub(crate) struct Reliability {
     excluded_until: Option<Moment>,
     /// Its clock was set back, and messages from before may still come.
     doubted_until: Option<Moment>,
+    /// Its last step forward.
+    leap: Option<Leap>,
+}
+
+/// A clock seems to have been set forward: when that was noticed, and how far at least and at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leap {
+    noticed: Moment,
+    least: Duration,
+    most: Duration,
+}
+
+impl Leap {
+    /// Whether both may be one step of the clock that both were compared with.
+    fn may_be(&self, other: &Self) -> bool {
+        let apart = self.noticed.since(other.noticed).max(other.noticed.since(self.noticed));
+        apart <= AT_ONCE && self.least <= other.most && other.least <= self.most
+    }
 }
 
 impl Reliability {
@@ -44,9 +66,10 @@ impl Reliability {
         longest: Duration,
     ) -> Option<ClockStep> {
         let step = self.watch.note(sent, received, store);
-        if let Some(ClockStep::Forward(_)) = step {
-            let concerned = self.watch.most_forward().saturating_mul(LEASES_CONCERNED);
-            self.exclude(received, concerned.min(longest));
+        if let Some(ClockStep::Forward(least)) = step {
+            let most = self.watch.most_forward();
+            self.leap = Some(Leap { noticed: received, least, most });
+            self.exclude(received, most.saturating_mul(LEASES_CONCERNED).min(longest));
         }
         if let Some(ClockStep::Back(_)) = step {
             self.doubted_until = Some(received + LATE_MESSAGE);
@@ -60,6 +83,11 @@ impl Reliability {
         self.excluded_until = self.excluded_until.max(Some(until));
     }
 
+    /// The last step forward of its clock.
+    pub(crate) fn leap(&self) -> Option<Leap> {
+        self.leap
+    }
+
     /// Whether a message with a later time than an answer was sent after it.
     pub(crate) fn trusts_stamps(&self, now: Moment) -> bool {
         self.doubted_until.is_none_or(|until| now >= until)
@@ -69,6 +97,13 @@ impl Reliability {
     pub(crate) fn votes(&self, now: Moment) -> bool {
         self.excluded_until.is_none_or(|until| now >= until)
     }
+}
+
+/// Whether it was our own clock that stood still, and not that of this node which was set forward: a majority seems to have been
+/// set forward as far, at the same time. The clock of a virtual machine may stand still while it is paused.
+pub(crate) fn is_ours(leaps: &[Option<Leap>], node: usize) -> bool {
+    let Some(own) = leaps[node] else { return false };
+    leaps.iter().flatten().filter(|it| it.may_be(&own)).count() > leaps.len() / 2
 }
 
 /// How far a node's calendar is ahead of our clock: the bounds from one answer.
@@ -149,6 +184,29 @@ mod tests {
         assert!(node.note(at(100), at(101), at(900_106), LONGEST).is_some());
         assert!(!node.votes(at(101)) && !node.votes(at(900)));
         assert!(node.votes(at(2_500)), "all leases that had less margin have ended");
+    }
+
+    /// What the node seems to have done at such a time, if its clock was compared just before.
+    fn leap(millis: u64, by: u64) -> Option<Leap> {
+        let mut node = Reliability::default();
+        node.note(at(millis), at(millis + 1), at(900_000), LONGEST);
+        node.note(at(millis + 10), at(millis + 12), at(900_010 + by), LONGEST);
+        node.leap()
+    }
+
+    #[test]
+    fn a_clock_of_our_own_that_stood_still_is_not_that_of_a_node() {
+        let (all, none) = ([leap(0, 5_000), leap(900, 5_001), leap(4_000, 4_999)], leap(0, 0));
+        assert!((0..3).all(|node| is_ours(&all, node)));
+        assert!(is_ours(&[leap(0, 5_000), leap(0, 5_000), none], 0), "one was not reached");
+        assert!(!is_ours(&[leap(0, 5_000), none, none], 0));
+        assert!(
+            !is_ours(&[leap(0, 5_000), leap(0, 9_000), leap(0, 60)], 0),
+            "each was set by itself"
+        );
+        assert!(!is_ours(&[leap(0, 5_000), leap(60_000, 5_000), none], 0), "not at the same time");
+        let both = [leap(0, 65_000), leap(0, 5_000), leap(0, 5_000)];
+        assert!(!is_ours(&both, 0) && is_ours(&both, 1), "ours stood still, and one was set");
     }
 
     #[test]

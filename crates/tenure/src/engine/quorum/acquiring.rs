@@ -12,6 +12,7 @@ use super::attempt::{Attempt, Caller, Sending, answer_cancelled};
 use super::effect::Sent;
 use super::errors::closed;
 use super::holds::Leaving;
+use super::left::Fate;
 use crate::clock;
 use crate::core::fence::Fence;
 use crate::core::lease::Lease;
@@ -156,7 +157,11 @@ impl Quorum {
         }
         let attempt = match self.holds.leave(&request.name, request.entry) {
             Leaving::Counted { .. } => return Answer::now(Ok(())),
-            Leaving::AtNodes(held) => Some(held),
+            Leaving::AtNodes(held) => {
+                // First: then no node gets another number any more.
+                answer_cancelled(held.end());
+                Some(held)
+            }
             // Of a question that was asked before it was detached: the process with the handle ends the entry.
             Leaving::Unknown
                 if attempt.is_none() && self.is_detached(&request.name, request.entry) =>
@@ -177,8 +182,9 @@ impl Quorum {
             let entry = attempt.as_ref().map_or(request.entry, |attempt| attempt.entry_at(node));
             let request = CancelRequest { name: request.name.clone(), entry };
             on_arrival(it.engine().cancel(request.clone()), move |result| {
-                if result.is_err() {
-                    quorum.nodes[node].leave_behind(request.name, request.entry, until);
+                if let Err(error) = &result {
+                    let fate = Fate::from(error);
+                    quorum.nodes[node].leave_behind(request.name, request.entry, until, fate);
                 }
                 quorum.count_cancel(&counting, node, result);
             });

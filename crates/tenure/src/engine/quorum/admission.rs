@@ -46,21 +46,34 @@ pub(super) enum Admission {
     Unfit { why: &'static str },
 }
 
+/// What the marker of a node names that is not to vote, instead of its process.
+pub(super) const NO_PROCESS: &str = "none";
+
 /// Why a server cannot be a node.
 pub(super) const EVICTS: &str =
     "its `maxmemory-policy` lets it remove locks, and their marker stays: set it to `noeviction`";
 
 /// Decides about a node of this quorum.
 pub(super) fn decide(survey: &Survey, identity: &Identity) -> Admission {
-    if survey.evicts {
-        return Admission::Unfit { why: EVICTS };
+    match by_marker(survey, identity) {
+        // Locks may be gone, and the marker is not: as after any other loss of data, it votes again after the quarantine.
+        Admission::Vote if survey.evicts => Admission::Note { why: EVICTS },
+        _ if survey.evicts => Admission::Unfit { why: EVICTS },
+        admission => admission,
     }
+}
+
+fn by_marker(survey: &Survey, identity: &Identity) -> Admission {
     let why = match survey.marker.as_ref().map(|it| it.parse::<Marked>()) {
         Some(Ok(marked)) if marked.identity == *identity => {
             if marked.run_id == survey.process {
                 return Admission::Vote;
             }
-            "it was restarted, was a replica, or has got the data of another server"
+            if marked.run_id == NO_PROCESS {
+                "its `maxmemory-policy` let it remove locks"
+            } else {
+                "it was restarted, was a replica, or has got the data of another server"
+            }
         }
         Some(_) => return Admission::Foreign,
         None => "it has lost its data",
@@ -111,6 +124,19 @@ mod tests {
             asked: (Moment::ZERO, Moment::ZERO),
             keys: 0,
         }
+    }
+
+    /// I1: an operator may set the policy right at any time, when locks are gone already.
+    #[test]
+    fn a_node_that_could_remove_locks_is_in_quarantine() {
+        let ours = identity();
+        let evicting = |marker, absent| Survey { evicts: true, ..survey(marker, absent) };
+        let noted = decide(&evicting(Some(ours.marker("now")), None), &ours);
+        assert_eq!(noted, Admission::Note { why: EVICTS });
+        let still = decide(&evicting(Some(ours.marker(NO_PROCESS)), Some("now-7")), &ours);
+        assert_eq!(still, Admission::Unfit { why: EVICTS });
+        let set_right = decide(&survey(Some(ours.marker(NO_PROCESS)), Some("now-7")), &ours);
+        assert!(matches!(set_right, Admission::Absent { .. }), "{set_right:?}");
     }
 
     /// I1, I4: a node votes with the marker of its process, and no other.

@@ -11,6 +11,7 @@ use super::Quorum;
 use super::arrival::on_arrival;
 use super::attempt::{Attempt, answer_cancelled};
 use super::errors::closed;
+use super::left::Fate;
 use crate::core::name::LockName;
 use crate::core::shape::Shape;
 use crate::engine::{AcquireRequest, Acquired, Answer, CancelRequest, Proposal};
@@ -133,7 +134,7 @@ impl Quorum {
             let (name, entry, until) =
                 (&all.request.name, all.request.entry, self.over(&all.request));
             for node in all.unknown.drain(..) {
-                self.nodes[node].leave_behind(name.clone(), entry, until);
+                self.nodes[node].leave_behind(name.clone(), entry, until, Fate::Unknown);
             }
         }
     }

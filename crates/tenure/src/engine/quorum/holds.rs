@@ -87,6 +87,12 @@ impl Holds {
         record.counts(entry).then_some(record.fence)
     }
 
+    /// Whether the hold in which an entry is counted has been lost.
+    pub(super) fn is_lost(&self, name: &LockName, entry: Entry) -> bool {
+        let is_lost = |record: &mut Record| record.counts(entry) && record.is_over(clock::now());
+        self.with_last(name, entry.owner, is_lost).unwrap_or(false)
+    }
+
     /// The nodes say that the hold with this fence is lost. True if guards may rely on it, and must know.
     pub(super) fn give_up(&self, name: &LockName, owner: Owner, fence: Fence) -> bool {
         let give_up = |record: &mut Record| record.fence == fence && record.end(clock::now());

@@ -118,7 +118,9 @@ async fn mark_again(
         let said = match survey {
             Some(Ok(survey)) => match decide(&survey, identity) {
                 Admission::Vote => "is marked".to_owned(),
-                Admission::Unfit { why } => format!("does not vote: {why}"),
+                Admission::Unfit { why } | Admission::Note { why: why @ EVICTS } => {
+                    format!("does not vote: {why}")
+                }
                 _ if force => {
                     write(address, &survey, agreed).await?;
                     "is marked again".to_owned()
@@ -129,7 +131,7 @@ async fn mark_again(
                         .to_owned()
                 }
                 Admission::Note { .. } | Admission::Absent { .. } if is_listed => {
-                    "does not vote: it was restarted, or has lost its data. Clients admit it again by themselves after the \
+                    "does not vote: it was restarted, or has lost its data or some of it. Clients admit it again by themselves after the \
                      quarantine; --force admits it at once, and is right only if no lock is held"
                         .to_owned()
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::absent::Absent;
 use super::arrival::on_arrival;
-use super::left::{Left, Leftovers};
+use super::left::{Ending, Fate, Left, Leftovers};
 use super::wakeups::NodeListener;
 use tokio::sync::Notify;
 
@@ -14,7 +14,7 @@ use crate::clock;
 use crate::core::clock_step::ClockStep;
 use crate::core::moment::Moment;
 use crate::core::name::LockName;
-use crate::core::quorum::{Calendar, Reliability};
+use crate::core::quorum::{Calendar, Leap, Reliability};
 use crate::engine::{Answer, CancelRequest, Engine, ReleaseOutcome, ReleaseRequest};
 use crate::error::StoreError;
 use crate::owner::Entry;
@@ -198,6 +198,11 @@ impl Node {
         step.into_iter().for_each(telemetry::clock_stepped);
     }
 
+    /// The last step forward of its clock.
+    pub(super) fn leap(&self) -> Option<Leap> {
+        lock(&self.reliability).leap()
+    }
+
     /// Whether the node may still perform an end of this entry that was sent before, although it has confirmed it: then a
     /// new grant of the same entry might not last.
     pub(super) fn may_end(&self, name: &LockName, entry: Entry) -> bool {
@@ -211,8 +216,8 @@ impl Node {
     }
 
     /// The node has not confirmed the end of an entry: it is asked again later.
-    pub(super) fn leave_behind(&self, name: LockName, entry: Entry, until: Moment) {
-        self.left.note((name, entry), 0, None, until);
+    pub(super) fn leave_behind(&self, name: LockName, entry: Entry, until: Moment, fate: Fate) {
+        self.left.note((name, entry), 0, None, until, fate);
     }
 
     /// The same for an entry whose permits stay occupied for some time.
@@ -222,13 +227,21 @@ impl Node {
         entry: Entry,
         lingers_until: Moment,
         until: Moment,
+        fate: Fate,
     ) {
-        self.left.note((name, entry), 0, Some(lingers_until), until.max(lingers_until));
+        self.left.note((name, entry), 0, Some(lingers_until), until.max(lingers_until), fate);
     }
 
     /// The same for an entry that keeps so many permits: the others are given back later.
-    pub(super) fn leave_behind_but(&self, keep: u32, name: LockName, entry: Entry, until: Moment) {
-        self.left.note((name, entry), keep, None, until);
+    pub(super) fn leave_behind_but(
+        &self,
+        keep: u32,
+        name: LockName,
+        entry: Entry,
+        until: Moment,
+        fate: Fate,
+    ) {
+        self.left.note((name, entry), keep, None, until, fate);
     }
 
     /// Ends an entry here, and asks again until that is confirmed or it has ended by itself (I6).
@@ -243,12 +256,26 @@ impl Node {
         until: Moment,
         then: impl FnOnce(Result<(), StoreError>) + Send + 'static,
     ) {
+        let ending = self.begin_end(&request, until);
+        self.send_end(request, ending, then);
+    }
+
+    /// Notes an end before it is sent: until it is answered, it may end whatever is granted to this entry.
+    pub(super) fn begin_end(&self, request: &CancelRequest, until: Moment) -> Ending {
+        self.left.begin(&(request.name.clone(), request.entry), until)
+    }
+
+    /// Sends an end that was noted.
+    pub(super) fn send_end(
+        self: &Arc<Self>,
+        request: CancelRequest,
+        ending: Ending,
+        then: impl FnOnce(Result<(), StoreError>) + Send + 'static,
+    ) {
         let node = self.clone();
         let key = (request.name.clone(), request.entry);
-        // Noted before it is sent: until it is answered, it may end whatever is granted to this entry.
-        let ending = self.left.begin(&key, until);
         on_arrival(self.engine().cancel(request), move |result| {
-            node.left.answered(&key, ending, result.is_ok());
+            node.left.answered(&key, ending, Fate::from(&result));
             then(result);
         });
     }
@@ -259,7 +286,7 @@ impl Node {
         for (key, left, ending) in self.left.due(now) {
             let node = self.clone();
             on_arrival(self.remind(key.clone(), left, now), move |result| {
-                node.left.answered(&key, Some(ending), result.is_ok());
+                node.left.answered(&key, ending, Fate::from(&result));
             });
         }
     }

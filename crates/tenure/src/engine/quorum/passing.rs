@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::arrival::on_arrival;
 use super::attempt::{Attempt, Caller};
+use super::left::Fate;
 use super::{Quorum, pause};
 use crate::core::shape::Kind;
 use crate::engine::{CancelRequest, Grant};
@@ -54,8 +55,9 @@ impl Quorum {
             let (request, until) = (CancelRequest { name, entry }, self.over(&attempt.request));
             let (quorum, pending) = (self.clone(), pending.clone());
             on_arrival(self.nodes[node].engine().cancel(request.clone()), move |result| {
-                if result.is_err() {
-                    quorum.nodes[node].leave_behind(request.name, request.entry, until);
+                if let Err(error) = &result {
+                    let fate = Fate::from(error);
+                    quorum.nodes[node].leave_behind(request.name, request.entry, until, fate);
                 }
                 drop(pending);
             });

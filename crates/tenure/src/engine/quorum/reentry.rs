@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Quorum;
+use super::attempt::answer_cancelled;
 use super::holds::Leaving;
 use crate::clock;
 use crate::engine::{AcquireRequest, Acquired, Answer, Grant, Renewal, Renewed, Wakeup};
@@ -21,18 +22,21 @@ impl Quorum {
         Some(Answer::later(async move {
             let missing = || Err(StoreError::unknown("the renewal was not answered"));
             match renewed.await.and_then(|mut all| all.pop().unwrap_or_else(missing)) {
-                Ok(Renewed::Extended) => match quorum.holds.fence_of(&name, entry) {
-                    // It may have been lost and granted again meanwhile, with a larger fence (I4).
-                    Some(fence) => {
-                        let lease = lease.duration();
-                        Ok(Acquired::Granted(Grant { fence, fences: 1, lease, at }))
+                // It may have been taken away since that was answered (I9).
+                Ok(Renewed::Extended) if !quorum.holds.is_lost(&name, entry) => {
+                    match quorum.holds.fence_of(&name, entry) {
+                        // It may have been lost and granted again meanwhile, with a larger fence (I4).
+                        Some(fence) => {
+                            let lease = lease.duration();
+                            Ok(Acquired::Granted(Grant { fence, fences: 1, lease, at }))
+                        }
+                        // It was given up meanwhile, or counted in a hold that was lost.
+                        None => {
+                            quorum.leave_counted(&name, entry);
+                            Err(super::errors::cancelled())
+                        }
                     }
-                    // It was given up meanwhile, or counted in a hold that was lost.
-                    None => {
-                        quorum.leave_counted(&name, entry);
-                        Err(super::errors::cancelled())
-                    }
-                },
+                }
                 Ok(_) => {
                     quorum.leave_counted(&name, entry);
                     // The guards that it has must not take the next grant for theirs.
@@ -52,6 +56,8 @@ impl Quorum {
     /// An entry that was counted did not become one. If it was the last, and stood for one that was released, the hold ends.
     fn leave_counted(&self, name: &crate::LockName, entry: crate::Entry) {
         if let Leaving::AtNodes(attempt) = self.holds.leave(name, entry) {
+            // First: then no node gets another number any more.
+            answer_cancelled(attempt.end());
             (0..self.nodes.len()).for_each(|node| self.end_at(node, &attempt));
         }
     }

@@ -9,6 +9,7 @@ use super::arrival::on_arrival;
 use super::attempt::answer_cancelled;
 use super::errors::closed;
 use super::holds::Leaving;
+use super::left::Fate;
 use crate::clock;
 use crate::core::moment::Moment;
 use crate::core::quorum::{End, Ended, Ending};
@@ -109,11 +110,13 @@ impl Quorum {
         let ReleaseRequest { name, entry, keep, linger, .. } = request.clone();
         let lingers_until = clock::now() + linger;
         on_arrival(self.nodes[node].engine().release(request.clone()), move |result| {
-            if result.is_err() && linger.is_zero() {
-                quorum.nodes[node].leave_behind_but(keep, name, entry, quorum.forgotten_at());
-            } else if result.is_err() {
-                let until = quorum.forgotten_at();
-                quorum.nodes[node].leave_lingering(name, entry, lingers_until, until);
+            if let Err(error) = &result {
+                let (it, until, fate) =
+                    (&quorum.nodes[node], quorum.forgotten_at(), Fate::from(error));
+                match linger.is_zero() {
+                    true => it.leave_behind_but(keep, name, entry, until, fate),
+                    false => it.leave_lingering(name, entry, lingers_until, until, fate),
+                }
             }
             quorum.count_release(
                 &releasing,
@@ -135,8 +138,9 @@ impl Quorum {
         let (quorum, releasing) = (self.clone(), releasing.clone());
         let cancel = CancelRequest { name: request.name.clone(), entry: request.entry };
         on_arrival(self.nodes[node].engine().cancel(cancel.clone()), move |result| {
-            if result.is_err() {
-                quorum.nodes[node].leave_behind(cancel.name, cancel.entry, quorum.forgotten_at());
+            if let Err(error) = &result {
+                let (until, fate) = (quorum.forgotten_at(), Fate::from(error));
+                quorum.nodes[node].leave_behind(cancel.name, cancel.entry, until, fate);
             }
             quorum.count_release(&releasing, node, result.map(|()| End::Cancelled));
         });

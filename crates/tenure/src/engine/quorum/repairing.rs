@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Quorum;
 use super::arrival::on_arrival;
 use super::attempt::Attempt;
+use super::left::Fate;
 use crate::clock;
 use crate::core::quorum::Hold;
 use crate::engine::{AcquireRequest, Acquired, CancelRequest, Renewal};
@@ -28,7 +29,8 @@ impl Quorum {
             // Nor may it have them still, by an answer that was lost: it is told again, once this is its only entry there.
             Some(keep) if keep < attempt.request.shape.permits() => {
                 let (name, entry) = (request.name.clone(), request.entry);
-                self.nodes[node].leave_behind_but(keep, name, entry, self.over(&request));
+                let until = self.over(&request);
+                self.nodes[node].leave_behind_but(keep, name, entry, until, Fate::Unknown);
             }
             _ => {}
         }

@@ -1,16 +1,20 @@
 //! One task per node: connects to it when it may vote, and again after it was restarted or has lost its data.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::sync::mpsc;
+
 use super::absent::Absent;
-use super::admission::{Admission, decide, left, new_token, quarantine};
+use super::admission::{Admission, NO_PROCESS, decide, left, new_token, quarantine};
+use super::arrival::on_arrival;
 use super::connecting::Agreed;
 use super::identity::Marked;
 use super::{Quorum, pause};
 use crate::clock;
 use crate::core::moment::Moment;
-use crate::core::quorum::{Calendar, deviating, is_behind};
+use crate::core::quorum::{Calendar, deviating, is_behind, is_ours};
 use crate::engine::redis::{Mark, Marker, NodeAddress, Survey};
 use crate::engine::{RedisEngine, RedisOptions, Wakeup};
 use crate::error::{Error, StoreError};
@@ -32,6 +36,9 @@ const UNSEEN: Duration = Duration::from_secs(24);
 
 /// How often the clock of a node is compared with ours, though nothing is asked of it.
 const COMPARE_EVERY: Duration = Duration::from_secs(5);
+
+/// How long the clocks of all nodes are waited for when one of them seems to have been set.
+const CLOCKS_WITHIN: Duration = Duration::from_secs(1);
 
 /// What is needed to make the nodes members of the quorum.
 pub(super) struct Member {
@@ -101,7 +108,10 @@ impl Member {
             Admission::Note { why } => {
                 self.refuse(node, why);
                 let token = new_token(&survey.run_id);
-                let mark = Mark::Absent { marker: survey.marker.as_deref(), token: &token };
+                let (marker, identity) = (survey.marker.as_deref(), &self.agreed.identity);
+                // It has the marker of its process, with which it would vote.
+                let instead = survey.evicts.then(|| identity.marker(NO_PROCESS));
+                let mark = Mark::Absent { marker, instead: instead.as_deref(), token: &token };
                 // Another client may be faster, or the server is lost again: the next look shows it.
                 if let Err(error) = self.addresses[node].mark(mark).await {
                     self.refuse(node, &error.to_string());
@@ -216,6 +226,21 @@ impl Member {
         None
     }
 
+    /// The clock of a node seems to have been set. If those of most nodes do, ours stood still, which concerns no other client.
+    async fn noticed_step(&self, node: usize) {
+        let Some(asking) = self.quorum.upgrade().map(|quorum| quorum.ask_for_clocks()) else {
+            return;
+        };
+        asking.await;
+        let Some(quorum) = self.quorum.upgrade() else { return };
+        let leaps: Vec<_> = quorum.nodes.iter().map(|node| node.leap()).collect();
+        let longest = quorum.longest;
+        drop(quorum);
+        if !is_ours(&leaps, node) {
+            self.note_clock_set(node, longest).await;
+        }
+    }
+
     /// The clock of a node was set: writes that down there, for clients that have not seen the clock before.
     async fn note_clock_set(&self, node: usize, longest: Duration) {
         // If it cannot be reached, clients that know of it exclude it all the same.
@@ -264,6 +289,25 @@ impl Quorum {
         self.exclude_deviating();
     }
 
+    /// Compares the clocks of all nodes with ours: resolves when all have answered, or some seem not to.
+    fn ask_for_clocks(self: &Arc<Self>) -> impl Future<Output = ()> + use<> {
+        // It ends when all senders are dropped.
+        let (pending, mut answered) = mpsc::channel::<Infallible>(1);
+        for (node, it) in self.nodes.iter().enumerate() {
+            let (quorum, pending, sent) = (self.clone(), pending.clone(), clock::now());
+            on_arrival(it.engine().time(), move |time| {
+                if let Ok(Some(store)) = time {
+                    let asked = (sent, clock::now());
+                    quorum.nodes[node].note_clock(asked, store, quorum.longest);
+                }
+                drop(pending);
+            });
+        }
+        async move {
+            let _ = tokio::time::timeout(CLOCKS_WITHIN, answered.recv()).await;
+        }
+    }
+
     /// Nodes whose calendar is not that of the others do not vote: those were set, or will be.
     pub(super) fn exclude_deviating(&self) {
         let calendars: Vec<_> = self.nodes.iter().map(|node| node.calendar()).collect();
@@ -290,13 +334,11 @@ pub(super) async fn supervise(member: Arc<Member>, node: usize) {
             () = pause(rest) => false,
             () = stepped.notified() => true,
         };
-        let Some(quorum) = member.quorum.upgrade() else { return };
         if is_stepped {
-            let longest = quorum.longest;
-            drop(quorum);
-            member.note_clock_set(node, longest).await;
+            member.noticed_step(node).await;
             continue;
         }
+        let Some(quorum) = member.quorum.upgrade() else { return };
         rest = CHECK_EVERY;
         let now = clock::now();
         if !quorum.nodes[node].is_well() || now.since(looked) >= LOOK_EVERY {

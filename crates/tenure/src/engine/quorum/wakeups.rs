@@ -93,10 +93,23 @@ impl Quorum {
                 self.watch_entry(node, name, entry);
             }
             // It is not wanted any more: it passes to the next.
-            None => {
-                let until = clock::now() + self.longest * 2;
-                self.nodes[node].end(CancelRequest { name, entry }, until);
-            }
+            None => self.end_unwanted(node, CancelRequest { name, entry }),
         }
+    }
+
+    /// No attempt wants what a node has granted. The end is noted in one step with looking for the attempt: one that begins after that
+    /// has another number there (I1).
+    fn end_unwanted(self: &Arc<Self>, node: usize, request: CancelRequest) {
+        let until = clock::now() + self.longest * 2;
+        let attempts = lock(&self.attempts);
+        let key = (request.name.clone(), request.entry);
+        let is_asked = attempts.get(&key).is_some_and(|it| it.entry_at(node) == request.entry);
+        if is_asked || self.holds.attempt_at(node, &request.name, request.entry).is_some() {
+            // It has begun meanwhile: the answer to its question says what the node has.
+            return;
+        }
+        let ending = self.nodes[node].begin_end(&request, until);
+        drop(attempts);
+        self.nodes[node].send_end(request, ending, |_| ());
     }
 }

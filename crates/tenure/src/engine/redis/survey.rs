@@ -61,8 +61,8 @@ impl Survey {
 /// What to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mark<'a> {
-    /// It has this marker, or none, and so does not vote: this is the token of its absence.
-    Absent { marker: Option<&'a str>, token: &'a str },
+    /// It has this marker, or none, and so does not vote, or is to have another one instead: this is the token of its absence.
+    Absent { marker: Option<&'a str>, instead: Option<&'a str>, token: &'a str },
     /// It has been absent, with this token, for long enough: it votes.
     Again { token: &'a str, marker: &'a str, members: &'a str },
     /// Whatever it has.
@@ -108,11 +108,12 @@ impl NodeAddress {
     /// Writes, in one step, unless the server is not any more as the survey found it. Returns whether it has.
     pub(crate) async fn mark(&self, mark: Mark<'_>) -> Result<bool, StoreError> {
         let (script, arguments) = match mark {
-            Mark::Absent { marker, token } => (
+            Mark::Absent { marker, instead, token } => (
                 "if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
                  redis.call('SET', KEYS[3], ARGV[2])
+                 if ARGV[3] ~= '' then redis.call('SET', KEYS[1], ARGV[3]) end
                  return 1",
-                vec![marker.unwrap_or(""), token],
+                vec![marker.unwrap_or(""), token, instead.unwrap_or("")],
             ),
             Mark::Again { token, marker, members } => (
                 "if redis.call('GET', KEYS[3]) ~= ARGV[1] then return 0 end

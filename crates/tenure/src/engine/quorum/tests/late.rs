@@ -1,5 +1,6 @@
 //! Answers that come late, after something else has happened to the hold.
 
+use super::super::left::Fate;
 use super::kinds::QUEUE;
 use super::*;
 
@@ -142,7 +143,7 @@ fn a_renewal_that_is_overtaken_by_another_number_is_no_loss() {
     assert!(matches!(stage.acquire(request(entry, None)), Ok(Acquired::Granted(_))));
     // A node is to end the entry, and gets the hold again by another number.
     let until = clock::now() + LONGEST;
-    stage.quorum.quorum.nodes[0].leave_behind(name(), entry, until);
+    stage.quorum.quorum.nodes[0].leave_behind(name(), entry, until, Fate::Unknown);
     while stage.scene.fence_at(0, entry.owner).is_some() {
         std::thread::yield_now();
     }

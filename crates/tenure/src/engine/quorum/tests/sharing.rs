@@ -122,6 +122,22 @@ fn a_reentry_survives_the_release_of_the_first_entry_beside_its_question() {
 
 const ALL: u32 = Shape::MAX_LIMIT;
 
+/// I9: the nodes have confirmed the hold for a further entry, and its caller does not run for a while. Meanwhile the lock is taken away
+/// by force, and granted to another client.
+#[test]
+fn a_reentry_is_not_reported_after_the_loss_of_its_hold() {
+    let scene = Scene::new();
+    let [first, again] = pair();
+    hold(&scene, first);
+    let entering = scene.quorum.acquire(request(again, None));
+    let by = Arc::new(About::this_process());
+    let force = ForceRequest { name: name(), expected: None, reason: "a test".into(), by };
+    let other = scene.another();
+    block_on(other.quorum.force_release(force)).unwrap();
+    hold(&other, someone());
+    assert_eq!(block_on(entering).unwrap(), Acquired::Busy);
+}
+
 fn shared(entry: Entry, permits: u32) -> AcquireRequest {
     let shape = Shape::new(Kind::ReadWrite, ALL, permits).unwrap();
     AcquireRequest { shape, queue: Some(kinds::QUEUE), ..request(entry, None) }
