@@ -217,7 +217,12 @@ try {
 } catch { /* as above */ }
 setInterval(() => {
   if (document.hidden) return;
-  if (view === "locks") { table.tick(); summarise(); }
+  if (view === "locks") {
+    // A lock is stuck, or its lease about to end, by the passing of time alone.
+    if (model.is_filtered_by_time()) table.refresh();
+    table.tick();
+    summarise();
+  }
   if (view === "lock") lock_page.tick();
   show_pulse();
 }, 1000);

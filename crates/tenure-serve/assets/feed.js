@@ -58,8 +58,11 @@ export class Feed {
         // The server is away, or another lock is followed.
         if (error instanceof Refused) why = error.message;
       }
-      clearTimeout(this.silence);
+      // What could not be shown must not keep the connection open.
+      abort.abort();
+      // The alarm is that of the connection which has taken the place of this one.
       if (!is_current()) return;
+      clearTimeout(this.silence);
       if (is_answered) continue;
       this.handlers.state("away", why);
       await new Promise((done) => setTimeout(done, this.pause * (0.5 + Math.random() / 2)));

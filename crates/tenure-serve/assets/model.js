@@ -89,6 +89,10 @@ export class Model {
     this.shown = shown;
   }
 
+  is_filtered_by_time() {
+    return ["stuck", "ending"].includes(this.filter.which);
+  }
+
   counts() {
     const now = this.now();
     const counts = { locks: this.locks.size, holders: 0, waiting: 0, stuck: 0, unreadable: 0 };

@@ -63,6 +63,17 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
 
+/// The client's connection, as an extension of its requests.
+#[derive(Clone)]
+pub(crate) struct Client(Socket);
+
+impl Client {
+    /// Whether it has closed its end, and so does not wait for the answer any more.
+    pub(crate) fn has_hung_up(&self) -> bool {
+        self.0.has_hung_up()
+    }
+}
+
 /// What answers requests.
 pub trait Handler: Clone + Send + Sync + 'static {
     /// Answers a request.
@@ -139,14 +150,14 @@ impl<H: Handler> Connection<H> {
         stopped: watch::Receiver<bool>,
     ) {
         let socket = Socket::new(stream, self.bounds.stalled);
-        let watched = socket.clone();
+        let (watched, client) = (socket.clone(), Client(socket.clone()));
         let serving = async {
             match tls {
-                None => self.serve(socket, stopped).await,
+                None => self.serve(socket, client, stopped).await,
                 Some(acceptor) => {
                     let handshake = timeout(self.bounds.head, acceptor.accept(socket)).await;
                     if let Ok(Ok(stream)) = handshake {
-                        self.serve(stream, stopped).await;
+                        self.serve(stream, client, stopped).await;
                     }
                 }
             }
@@ -158,16 +169,17 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    async fn serve<S>(self, stream: S, mut stopped: watch::Receiver<bool>)
+    async fn serve<S>(self, stream: S, client: Client, mut stopped: watch::Receiver<bool>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (handler, peer) = (self.handler.clone(), Peer(self.peer));
         let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
-            let handler = handler.clone();
+            let (handler, client) = (handler.clone(), client.clone());
             async move {
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(peer);
+                request.extensions_mut().insert(client);
                 Ok::<_, Infallible>(handler.handle(request).await)
             }
         });

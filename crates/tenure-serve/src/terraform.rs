@@ -204,9 +204,15 @@ async fn force_unlock(server: &Server, name: &LockName) -> Result<Response<Body>
     }
 }
 
-/// Whether a lock was taken by these tools.
+/// What the tools sent for a lock that they hold: its note is their object, with the ID that is its owner.
+fn sent_for(holder: &HolderInfo) -> Option<Info> {
+    let sent = holder.about.note.as_deref()?.strip_prefix(MARK)?;
+    let info = Info::parse(sent.as_bytes()).ok()??;
+    Some(info).filter(|info| info.owner == holder.owner)
+}
+
 fn is_of_tool(holder: &HolderInfo) -> bool {
-    holder.about.note.as_ref().is_some_and(|note| note.starts_with(MARK))
+    sent_for(holder).is_some()
 }
 
 fn not_of_tool(name: &LockName) -> Problem {
@@ -231,12 +237,11 @@ fn described(info: &LockInfo) -> Value {
         return json!({ "ID": "", "Operation": "waiting", "Info": "others wait for it", "Who": "", "Version": "",
                        "Created": now, "Path": info.name.as_str() });
     };
-    let note = holder.about.note.as_deref().unwrap_or_default();
-    let sent = note.strip_prefix(MARK).and_then(|sent| serde_json::from_str(sent).ok());
-    // A member that is no time would make the tools refuse the whole object.
-    sent.unwrap_or_else(|| {
-        let about = &holder.about;
-        json!({
+    let (about, note) = (&holder.about, holder.about.note.as_deref().unwrap_or_default());
+    match sent_for(holder) {
+        Some(info) => Value::Object(info.fields),
+        // A member that is no time would make the tools refuse the whole object.
+        None => json!({
             "ID": holder.owner.to_string(),
             "Operation": "held by another program",
             "Info": note,
@@ -244,6 +249,6 @@ fn described(info: &LockInfo) -> Value {
             "Version": "",
             "Created": clock::rfc3339(millis(holder.since)),
             "Path": info.name.as_str(),
-        })
-    })
+        }),
+    }
 }

@@ -9,7 +9,7 @@ mod health;
 mod history;
 mod viewer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tenure::{Error, ForceRecord, LockInfo, LockName, Tenure};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::clock::{now_ms, pause};
 use crate::door::lists::Lists;
@@ -42,8 +42,15 @@ const UNWATCHED: Duration = Duration::from_secs(5);
 /// The pause is this many times as long as the reading took.
 const SHARE: u32 = 4;
 
-/// How many messages a viewer may be behind. After more it gets all locks again.
+/// How many messages a viewer may be behind. After more it gets all locks again, or what it has missed from the history.
 const BEHIND: usize = 32;
+
+/// What viewers have not read yet of all changes may take so many bytes: by itself, so that one that is slow does not keep others
+/// from lists.
+const CHANGES: usize = 64 * 1024 * 1024;
+
+/// How long single locks are asked for after a reading. A store that froze after it is to be shown as down by the next one.
+const SINGLE: Duration = Duration::from_secs(5);
 
 /// How many locks that became free are asked at a time whether that was forced.
 const ASKED_AT_ONCE: usize = 256;
@@ -52,6 +59,11 @@ const ASKED_AT_ONCE: usize = 256;
 pub(crate) struct Watcher {
     state: Mutex<State>,
     feed: broadcast::Sender<Message>,
+    /// By itself: however much happens, those that look at the page get their changes.
+    happened: broadcast::Sender<Arc<Happened>>,
+    changes: Lists,
+    /// Held while all locks are written, once for all who ask meanwhile.
+    writing: Mutex<()>,
     /// How many readings there were.
     readings: watch::Sender<u64>,
     viewers: Mutex<Viewers>,
@@ -61,12 +73,14 @@ pub(crate) struct Watcher {
 
 #[derive(Default)]
 struct State {
-    locks: BTreeMap<String, Seen>,
+    locks: Arc<BTreeMap<String, Seen>>,
     more: bool,
     at_ms: u64,
     read_at: Option<Instant>,
     /// All locks, as a viewer gets them first; none until one asks.
     snapshot: Option<Bytes>,
+    /// How many changes there were, each of which needs another one.
+    changes: u64,
     history: History,
     health: Health,
 }
@@ -81,8 +95,10 @@ struct Seen {
 #[derive(Clone)]
 enum Message {
     Change(Bytes),
-    Lock(LockName, Bytes),
-    Happened(Arc<Happened>),
+    /// There was no room for a change: all locks are to be sent again.
+    Missed,
+    /// The locks that viewers look at.
+    Locks(Arc<HashMap<LockName, Bytes>>),
 }
 
 /// A list of all locks, and what else is asked at the same time.
@@ -105,6 +121,9 @@ impl Watcher {
         Arc::new(Self {
             state: Mutex::default(),
             feed: broadcast::channel(BEHIND).0,
+            happened: broadcast::channel(BEHIND).0,
+            changes: Lists::new(CHANGES),
+            writing: Mutex::default(),
             readings: watch::Sender::new(0),
             viewers: Mutex::default(),
             arrived: Notify::new(),
@@ -162,33 +181,42 @@ impl Watcher {
     /// Compares a reading with the one before, and sends what has changed.
     async fn apply(&self, tenure: &Tenure, reading: Reading) {
         let difference = {
-            let before = self.state();
-            Difference::between(&before.locks, before.more, &reading)
+            let (before, was_cut) = {
+                let state = self.state();
+                (state.locks.clone(), state.more)
+            };
+            Difference::between(&before, was_cut, &reading)
         };
         let forced = forced(tenure, &difference).await;
         let mut change = difference.to_json();
-        let more = reading.is_cut();
-        change["at_ms"] = reading.at_ms.into();
+        let (more, at_ms) = (reading.is_cut(), reading.at_ms);
+        change["at_ms"] = at_ms.into();
         change["more"] = more.into();
-        let at_ms = reading.at_ms;
+        change["health"] = {
+            let mut state = self.state();
+            state.health.succeeded(&reading);
+            state.health.pulse()
+        };
+        // Written before the state is locked: requests ask for it, too.
+        let message = self.changes.hold(event("change", None, &change)).map(Message::Change);
+        let seen = reading.locks.into_iter().take(MOST_LOCKS);
+        let seen = seen.map(|info| (info.name.as_str().to_owned(), Seen { info, at_ms }));
+        let locks = Arc::new(seen.collect());
         let mut state = self.state();
-        state.health.succeeded(&reading);
-        change["health"] = state.health.pulse();
         // What the first reading shows has happened before.
         let happened = match state.read_at.replace(Instant::now()) {
             None => Vec::new(),
             Some(_) => state.history.add(&difference, &forced, at_ms),
         };
-        state.snapshot = None;
+        state.changed();
         (state.more, state.at_ms) = (more, at_ms);
-        let seen = reading.locks.into_iter().take(MOST_LOCKS);
-        let seen = seen.map(|info| (info.name.as_str().to_owned(), Seen { info, at_ms }));
-        state.locks = seen.collect();
-        let _ = self.feed.send(Message::Change(frame("change", None, &change)));
+        let before = std::mem::replace(&mut state.locks, locks);
+        let _ = self.feed.send(message.unwrap_or(Message::Missed));
         for event in happened {
-            let _ = self.feed.send(Message::Happened(event));
+            let _ = self.happened.send(event);
         }
         drop(state);
+        drop(before);
         self.readings.send_modify(|count| *count += 1);
     }
 
@@ -196,7 +224,7 @@ impl Watcher {
     fn fail(&self, why: &str) -> bool {
         let mut state = self.state();
         state.health.failed(why);
-        state.snapshot = None;
+        state.changed();
         let change = json!({ "at_ms": now_ms(), "health": state.health.pulse() });
         let _ = self.feed.send(Message::Change(frame("change", None, &change)));
         drop(state);
@@ -207,10 +235,18 @@ impl Watcher {
     /// Sends the locks that viewers look at, with their queues.
     async fn look_at_single_locks(&self, tenure: &Tenure) {
         let names = self.viewers().next_locks();
-        for name in names {
-            if let Some(data) = self.page(tenure, &name).await {
-                let _ = self.feed.send(Message::Lock(name, frame("lock", None, &data)));
+        let mut pages = HashMap::new();
+        let ask = async {
+            for name in names {
+                // Those that are not asked in time have the first turn next time, and one that does not answer has not.
+                self.viewers().last = Some(name.clone());
+                let page = self.page(tenure, &name).await;
+                pages.extend(page.map(|page| (name, frame("lock", None, &page))));
             }
+        };
+        let _ = timeout(SINGLE, ask).await;
+        if !pages.is_empty() {
+            let _ = self.feed.send(Message::Locks(Arc::new(pages)));
         }
     }
 
@@ -246,7 +282,7 @@ impl Watcher {
         }
         if due.findings || due.topology {
             let mut state = self.state();
-            state.snapshot = None;
+            state.changed();
             let data = state.health.to_json();
             let _ = self.feed.send(Message::Change(frame("health", None, &data)));
         }
@@ -255,6 +291,27 @@ impl Watcher {
     /// The health of the store.
     pub(crate) fn health(&self) -> Value {
         self.state().health.to_json()
+    }
+
+    /// All locks, as an event. Viewers of one reading share it; what they have not read yet has a bound, as other lists do.
+    fn snapshot(&self, lists: &Lists) -> Result<Bytes, Problem> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state();
+        if let Some(snapshot) = &state.snapshot {
+            return Ok(snapshot.clone());
+        }
+        let (seen, changes) = (state.locks.clone(), state.changes);
+        let (at_ms, more, health) = (state.at_ms, state.more, state.health.to_json());
+        // Not written while the state is locked: requests ask for it, too.
+        drop(state);
+        let locks: Vec<_> = seen.values().map(|seen| difference::row(&seen.info)).collect();
+        let data = json!({ "at_ms": at_ms, "locks": locks, "more": more, "health": health });
+        let snapshot = lists.hold(event("snapshot", None, &data))?;
+        let mut state = self.state();
+        if state.changes == changes {
+            state.snapshot = Some(snapshot.clone());
+        }
+        Ok(snapshot)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -267,21 +324,9 @@ impl Watcher {
 }
 
 impl State {
-    /// All locks, as an event. Viewers of one reading share it; what they have not read yet has a bound, as other lists do.
-    fn snapshot(&mut self, lists: &Lists) -> Result<Bytes, Problem> {
-        if let Some(snapshot) = &self.snapshot {
-            return Ok(snapshot.clone());
-        }
-        let locks: Vec<_> = self.locks.values().map(|seen| difference::row(&seen.info)).collect();
-        let data = json!({
-            "at_ms": self.at_ms,
-            "locks": locks,
-            "more": self.more,
-            "health": self.health.to_json(),
-        });
-        let snapshot = lists.hold(event("snapshot", None, &data))?;
-        self.snapshot = Some(snapshot.clone());
-        Ok(snapshot)
+    fn changed(&mut self) {
+        self.snapshot = None;
+        self.changes += 1;
     }
 }
 
@@ -295,17 +340,22 @@ async fn read(tenure: &Tenure) -> Result<Reading, Error> {
     Ok(Reading { locks, at_ms: now_ms(), trip, took: started.elapsed() })
 }
 
-/// The records of forced releases among the locks whose holders have gone.
+/// The records of forced releases among the locks whose holders have gone, as far as the store answers in time.
 async fn forced(tenure: &Tenure, difference: &Difference) -> Vec<ForceRecord> {
     let mut records = Vec::new();
     let mut asking = JoinSet::new();
-    for name in difference.ended_early() {
-        if asking.len() >= ASKED_AT_ONCE {
-            records.extend(asking.join_next().await.and_then(Result::ok).flatten());
+    let ask = async {
+        for name in difference.without_former_holders() {
+            if asking.len() >= ASKED_AT_ONCE {
+                records.extend(asking.join_next().await.and_then(Result::ok).flatten());
+            }
+            let lock = tenure.lock(name);
+            asking.spawn(async move { lock.inspect().await.ok()?.forced });
         }
-        let lock = tenure.lock(name);
-        asking.spawn(async move { lock.inspect().await.ok()?.forced });
-    }
-    records.extend(asking.join_all().await.into_iter().flatten());
+        while let Some(answer) = asking.join_next().await {
+            records.extend(answer.ok().flatten());
+        }
+    };
+    let _ = timeout(SINGLE, ask).await;
     records
 }

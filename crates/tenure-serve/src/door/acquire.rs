@@ -13,6 +13,7 @@ use super::keys::Granted;
 use super::request::Wanted;
 use super::{json, waiting};
 use crate::clock::now_ms;
+use crate::listener::Client;
 use crate::problem::Problem;
 use crate::server::Server;
 use crate::shape::{self, whole_millis};
@@ -23,6 +24,7 @@ pub(super) async fn answer(
     name: LockName,
     request: Request,
 ) -> Result<Response<Body>, Problem> {
+    let client = request.extensions().get::<Client>().cloned();
     let wanted = Wanted::read(request).await?;
     let place = server.wait_place()?;
     let tenure = server.tenure().await?;
@@ -35,7 +37,7 @@ pub(super) async fn answer(
     let granted = async {
         match &wanted.key {
             Some(key) => once(server, &name, key, wanted.print(), &lock, wait).await,
-            None => detached(&lock, wait).await,
+            None => detached(&lock, wait, client).await,
         }
     };
     tokio::select! {
@@ -86,7 +88,8 @@ async fn once(
             Err(error) => return Err(error.into()),
         }
     }
-    let (handle, left) = detached(lock, wait.saturating_sub(started.elapsed())).await?;
+    // Also for a client that has hung up: it asks again, with this key.
+    let (handle, left) = detached(lock, wait.saturating_sub(started.elapsed()), None).await?;
     *slot = Some(Granted::new(handle.clone(), left, print));
     Ok((handle, left))
 }
@@ -94,8 +97,16 @@ async fn once(
 /// How long a retry waits at least for the request that it repeats.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-async fn detached(lock: &Lock, wait: Duration) -> Result<(Handle, Duration), Problem> {
+/// Acquires a lock for a client that is still there: one that is not would never release it.
+async fn detached(
+    lock: &Lock,
+    wait: Duration,
+    client: Option<Client>,
+) -> Result<(Handle, Duration), Problem> {
     let guard = guard(lock, wait).await?;
+    if client.is_some_and(|client| client.has_hung_up()) {
+        return Err(Problem::of_word(Word::Lost, "the client has hung up"));
+    }
     // As detaching does, so that what is left is known before it: at least so much, by the time at which the store was asked.
     guard.confirm().await?;
     let (left, known) = (guard.remaining(), Instant::now());

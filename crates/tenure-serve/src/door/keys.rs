@@ -101,23 +101,25 @@ impl Keys {
     }
 }
 
-/// When the lease of a slot ends: the moment at which it may be forgotten. None while a request uses it.
-fn end(slot: &Slot) -> Option<Instant> {
+/// When the lease of a slot ends: the moment at which it may be forgotten, which is now if its request acquired nothing. None while
+/// a request uses it.
+fn end(slot: &Slot, now: Instant) -> Option<Instant> {
     let granted = slot.try_lock().ok()?;
-    Some(granted.as_ref().map_or_else(Instant::now, |it| it.until))
+    Some(granted.as_ref().map_or(now, |it| it.until))
 }
 
 /// Makes room: for the leases that have ended, and if there are few, those that end first. Their locks may have been released
 /// without a word to this server. A retry whose key is forgotten waits for the lease, as one that meets another server does.
 fn forget_the_first_to_end(slots: &mut HashMap<(LockName, String), Slot>) {
-    let mut ends: Vec<_> = slots.values().filter_map(end).collect();
+    let now = Instant::now();
+    let mut ends: Vec<_> = slots.values().filter_map(|slot| end(slot, now)).collect();
     if ends.is_empty() {
         return;
     }
     let last = FORGOTTEN.min(ends.len()) - 1;
     let (_, until, _) = ends.select_nth_unstable(last);
-    let until = (*until).max(Instant::now());
-    slots.retain(|_, slot| end(slot).is_none_or(|end| end > until));
+    let until = (*until).max(now);
+    slots.retain(|_, slot| end(slot, now).is_none_or(|end| end > until));
 }
 
 #[cfg(test)]
@@ -164,6 +166,16 @@ mod tests {
         assert!(known(MOST - 1) && known(FORGOTTEN) && !known(FORGOTTEN - 1));
     }
 
+    /// A request that failed, or hung up, leaves its key without a lock.
+    #[test]
+    fn keys_without_a_lock_make_room() {
+        let keys = Keys::default();
+        let name = LockName::new("job").unwrap();
+        for number in 0..2 * MOST {
+            assert!(block_on(keys.slot(&name, &number.to_string())).unwrap().is_none());
+        }
+    }
+
     #[test]
     fn a_key_is_remembered_for_as_long_as_its_lock_was_renewed() {
         let (keys, tenure) = (Keys::default(), Tenure::memory().unwrap());
@@ -174,7 +186,7 @@ mod tests {
         granted.extend(Duration::ZERO);
         *slot = Some(granted);
         drop(slot);
-        let until = end(&keys.known_or_new(&name, "key").unwrap()).unwrap();
+        let until = end(&keys.known_or_new(&name, "key").unwrap(), Instant::now()).unwrap();
         assert!(until > Instant::now() + Duration::from_secs(20));
     }
 }

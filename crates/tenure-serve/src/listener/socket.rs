@@ -53,16 +53,21 @@ impl Socket {
     pub(super) async fn hung_up(&self) {
         loop {
             pause(LOOK).await;
-            #[cfg(target_os = "linux")]
-            let asked = PollFlags::RDHUP;
-            #[cfg(not(target_os = "linux"))]
-            let asked = PollFlags::HUP;
-            let mut watched = [PollFd::new(&*self.0, asked)];
-            let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-            if poll(&mut watched, Some(&at_once)).is_ok_and(|count| count > 0) {
+            if self.has_hung_up() {
                 return;
             }
         }
+    }
+
+    /// Whether the client has closed its end, or is gone.
+    pub(super) fn has_hung_up(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        let asked = PollFlags::RDHUP;
+        #[cfg(not(target_os = "linux"))]
+        let asked = PollFlags::HUP;
+        let mut watched = [PollFd::new(&*self.0, asked)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut watched, Some(&at_once)).is_ok_and(|count| count > 0)
     }
 }
 

@@ -103,9 +103,10 @@ impl Difference {
         }
     }
 
-    /// The locks whose holders have gone before their leases ended: released, or forced.
-    pub(super) fn ended_early(&self) -> BTreeSet<LockName> {
-        self.left.iter().filter(|hold| !hold.is_over).map(|hold| hold.name.clone()).collect()
+    /// The locks whose holders have gone: released, or forced, or their leases have ended, which some may have since they were
+    /// forced.
+    pub(super) fn without_former_holders(&self) -> BTreeSet<LockName> {
+        self.left.iter().map(|hold| hold.name.clone()).collect()
     }
 
     /// For viewers.

@@ -83,9 +83,10 @@ impl History {
         self.newest
     }
 
-    /// The events after one that a client has got, as far as they are kept.
-    pub(super) fn after(&self, id: u64) -> Vec<Arc<Happened>> {
-        self.events.iter().filter(|event| event.id > id).cloned().collect()
+    /// The first events after one that a client has got, as far as they are kept.
+    pub(super) fn after(&self, id: u64, most: usize) -> Vec<Arc<Happened>> {
+        let first = self.events.partition_point(|event| event.id <= id);
+        self.events.range(first..).take(most).cloned().collect()
     }
 }
 

@@ -165,9 +165,32 @@ fn a_server_that_falls_silent_is_noticed() {
     let page = browser.open(&format!("http://{address}/"), WIDE);
     page.until("document.querySelector('#pulse').innerText.includes('live')");
     is_frozen.store(true, Ordering::SeqCst);
+    // Another stream is opened for a lock, and takes the place of the one before.
+    go_to(&page, "job");
     page.until("document.querySelector('#banner').innerText.includes('does not answer')");
     is_frozen.store(false, Ordering::SeqCst);
     page.until("document.querySelector('#pulse').innerText.includes('live')");
+}
+
+/// Nothing changes but the time.
+#[test]
+fn a_lock_is_found_once_it_is_stuck() {
+    let fixture = Fixture::memory();
+    let guard = block_on(fixture.tenure.lock("job").acquire()).unwrap();
+    let tenure = fixture.tenure.clone();
+    let waiter = std::thread::spawn(move || block_on(tenure.lock("job").acquire()).unwrap());
+    crate::fixture::until("it waits", || fixture.waiting("job") == 1);
+    let browser = Browser::start();
+    let page = browser.open(&address(&fixture), WIDE);
+    page.until(&format!("{}?.querySelector('.c-wait').innerText === '1'", row("job")));
+    page.eval("const which = document.querySelector('#which'); which.value = 'stuck'; which.dispatchEvent(new Event('input', { bubbles: true }))");
+    page.until("document.querySelector('#empty').innerText.includes('No lock fits')");
+    // Two minutes later.
+    page.eval("tenure.model.skew += 120_000");
+    page.until("document.querySelector('#count').innerText.startsWith('1 ')");
+    assert_eq!(page.eval(&format!("{}.hidden", row("job"))), false);
+    drop(guard);
+    drop(waiter.join().unwrap());
 }
 
 /// A server that answers, and refuses, is not one that is away.

@@ -100,6 +100,22 @@ fn a_client_that_sends_more_and_hangs_up_leaves_the_queue() {
     assert_eq!(fixture.holders("deploy"), 0, "nothing is left behind");
 }
 
+/// It is granted the lock in the moment in which that is not noticed yet, and would never release it.
+#[test]
+fn a_client_that_has_just_hung_up_does_not_hold_the_lock() {
+    let fixture = Fixture::redis();
+    let body = json!({ "lease_ms": 600_000 }).to_string();
+    for _ in 0..5 {
+        let guard = block_on(fixture.tenure.lock("deploy").acquire()).unwrap();
+        let mut client = fixture.send("POST", "/v1/locks/deploy/acquire", &[], &body);
+        client.write_all(b"\r\n").unwrap();
+        until("it waits", || fixture.waiting("deploy") == 1);
+        drop(client);
+        block_on(guard.release()).unwrap();
+        until("it is free", || fixture.holders("deploy") == 0);
+    }
+}
+
 #[test]
 fn a_key_of_another_request_is_refused() {
     let fixture = Fixture::redis();

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tenure::blocking::block_on;
 use tenure_serve::Limits;
 use tenure_serve::listener::Bounds;
@@ -186,15 +186,23 @@ fn snapshots_that_are_not_read_are_bounded() {
             block_on(lock.acquire()).unwrap()
         })
         .collect();
-    let mut deaf = fixture.send("GET", "/v1/state", &[], "");
-    // Otherwise the kernel might keep all of it.
-    rustix::net::sockopt::set_socket_recv_buffer_size(&deaf, 4096).unwrap();
-    deaf.read_exact(&mut [0; 12]).unwrap();
     let first = || {
         let mut viewer = Stream::open(fixture.send("GET", "/v1/state", &[], ""));
         assert_eq!(viewer.next().unwrap().0, "hello");
         viewer.next()
     };
+    let is_all = |data: &Value| data["locks"].as_array().is_some_and(|locks| locks.len() == 2000);
+    until("all locks were read", || first().is_some_and(|(_, data)| is_all(&data)));
+    let mut deaf = fixture.send("GET", "/v1/state", &[], "");
+    // Otherwise the kernel might keep all of it.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&deaf, 4096).unwrap();
+    // It has all locks, before another one asks.
+    let mut read = Vec::new();
+    while !read.ends_with(b"event: snapshot") {
+        let mut byte = [0];
+        deaf.read_exact(&mut byte).unwrap();
+        read.extend(byte);
+    }
     // Viewers of the same reading share what the first one has.
     until("there is no room for that of a later reading", || {
         let (event, data) = first().unwrap();

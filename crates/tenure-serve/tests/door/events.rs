@@ -1,6 +1,7 @@
 //! Streams of what happens to the locks of a store.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use tenure::blocking::block_on;
@@ -96,4 +97,28 @@ fn a_forced_release_is_reported_as_one_among_many_releases() {
         let expected = if event["name"] == *forced { "forced" } else { "released" };
         assert_eq!(event["event"], expected, "{event}");
     }
+}
+
+/// A comment every 15 s shows that a stream is alive, whatever happens to locks that its client does not ask for.
+#[test]
+fn a_stream_without_events_is_not_silent() {
+    let fixture = Fixture::memory();
+    let path = "/v1/events?prefix=quiet/";
+    let events = Stream::open(fixture.send("GET", path, &[], "")).follows();
+    let is_over = AtomicBool::new(false);
+    let mut events = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                let _guard = acquire(&fixture.tenure, "busy");
+                crate::fixture::until("seen", || {
+                    fixture.get("/v1/locks/busy").ok()["holding"] == 1
+                });
+            }
+        });
+        let events = events.follows();
+        is_over.store(true, Ordering::SeqCst);
+        events
+    });
+    let _last = acquire(&fixture.tenure, "quiet/last");
+    assert_eq!(events.until("lock")["name"], "quiet/last");
 }

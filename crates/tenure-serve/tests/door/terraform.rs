@@ -72,6 +72,19 @@ fn a_forced_unlock_is_recorded_and_takes_only_locks_of_these_tools() {
     let free = block_on(fixture.tenure.lock("infra/prod").inspect()).unwrap();
     assert!(free.is_free());
     assert!(free.forced.unwrap().reason.contains("force-unlock"));
+    // Notes of others that look like those of the tools.
+    let other = format!("terraform {}", info(BOB, "bob"));
+    for note in ["terraform apply", "terraform 5", "terraform null", &*other] {
+        let lock = fixture.tenure.lock("infra/prod").note(note);
+        let guard = block_on(lock.acquire()).unwrap();
+        assert_eq!(send(&fixture, "UNLOCK", "").refused(409), "not-acquired");
+        let refused = send(&fixture, "LOCK", &info(ANN, "ann").to_string());
+        assert_eq!(
+            (refused.status, &refused.json()["ID"]),
+            (423, &json!(guard.owner().to_string()))
+        );
+        block_on(guard.release()).unwrap();
+    }
     let guard = block_on(fixture.tenure.lock("infra/prod").acquire()).unwrap();
     assert_eq!(send(&fixture, "UNLOCK", "").refused(409), "not-acquired");
     // The owner of a lock is shown to all: it is no right to end the hold.
