@@ -17,9 +17,9 @@ use crate::sh;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only the mutants whose name contains this.
-    #[arg(long, value_name = "TEXT")]
-    only: Option<String>,
+    /// Only the mutants whose name contains one of these texts, separated by commas.
+    #[arg(long, value_name = "TEXT", value_delimiter = ',')]
+    only: Vec<String>,
     /// List the mutants, and stop.
     #[arg(long)]
     list: bool,
@@ -41,11 +41,11 @@ pub(crate) struct Mutant {
 
 pub(crate) fn run(options: &Options) -> sh::Outcome {
     let chosen = |mutant: &&Mutant| {
-        options.only.as_ref().is_none_or(|only| mutant.name.contains(only.as_str()))
+        options.only.is_empty() || options.only.iter().any(|only| mutant.name.contains(&**only))
     };
     let chosen: Vec<_> = MUTANTS.iter().filter(chosen).collect();
     if options.list {
-        chosen.iter().for_each(|it| println!("{:<42}{}", it.name, it.test));
+        chosen.iter().for_each(|it| println!("{:<58}{}", it.name, it.test));
         return Ok(());
     }
     let copy = Copy { folder: sh::target_folder().join("mutants"), servers: Servers::find(false)? };
@@ -61,7 +61,7 @@ pub(crate) fn run(options: &Options) -> sh::Outcome {
     for mutant in &chosen {
         let is_caught = copy.catches(mutant)?;
         println!(
-            "{:<42}{} {}",
+            "{:<58}{} {}",
             mutant.name,
             if is_caught { "caught by" } else { "SURVIVES" },
             mutant.test

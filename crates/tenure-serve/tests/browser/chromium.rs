@@ -33,6 +33,9 @@ const ARGUMENTS: [&str; 11] = [
     "about:blank",
 ];
 
+/// How long it may take to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// One browser at a time: each has a dozen threads that want to paint, and several of them beside busy loops took more than a
 /// minute to show a page.
 static ONE: Mutex<()> = Mutex::new(());
@@ -59,6 +62,8 @@ impl Browser {
         let mut command = Command::new("sh");
         command.args(["-c", SHELL, "sh"]).arg(folder.join("chromium"));
         command.arg(format!("--user-data-dir={}", profile.path().display())).args(ARGUMENTS);
+        // What it leaves behind in the temporary folder goes with its own.
+        command.env("TMPDIR", profile.path());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("sh starts");
         let input = child.stdin.take().expect("it is piped");
@@ -123,6 +128,12 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
+        // It ends with all its processes; killed, it leaves some that write to its folder while that is removed.
+        let _ = self.input.get_mut().write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0");
+        let asked = now();
+        while matches!(self.child.try_wait(), Ok(None)) && asked.elapsed() < PATIENCE {
+            pause();
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
