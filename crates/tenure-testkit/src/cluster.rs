@@ -10,6 +10,7 @@ mod migration;
 mod node;
 mod slot;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::flavor::Flavor;
@@ -146,7 +147,8 @@ impl Cluster {
     }
 
     /// Waits until the live nodes serve all slots, agree on the owners, and every live replica of a live
-    /// primary follows it.
+    /// primary follows it. All know the epochs, too: a move of slots makes a new one without asking, and a replica that does not know
+    /// it takes over with an older one, which the others never accept.
     ///
     /// # Panics
     ///
@@ -158,7 +160,8 @@ impl Cluster {
                 let primary = layout.primary_of(node);
                 primary == node || !self.nodes[primary].is_live() || self.is_linked(node)
             };
-            self.live().all(|node| self.is_ok(node) && follows(node)).then_some(())
+            let is_ok = self.live().all(|node| self.is_ok(node) && follows(node));
+            (is_ok && self.are_epochs_known()).then_some(())
         });
     }
 
@@ -212,6 +215,20 @@ impl Cluster {
     fn layout_of(&self, node: usize) -> Option<Layout> {
         let ids: Vec<_> = self.nodes.iter().map(Node::id).collect();
         Layout::parse(&self.nodes[node].ask_text(&["CLUSTER", "NODES"])?, &ids)
+    }
+
+    /// Whether all live nodes know the epoch of each live primary, and no two primaries have the same.
+    fn are_epochs_known(&self) -> bool {
+        let ids: Vec<_> = self.nodes.iter().map(Node::id).collect();
+        let seen_by = |node: usize| {
+            let text = self.nodes[node].ask_text(&["CLUSTER", "NODES"])?;
+            let all = layout::epochs(&text, &ids).into_iter();
+            Some(all.filter(|(node, _)| self.nodes[*node].is_live()).collect::<Vec<_>>())
+        };
+        let seen: Vec<_> = self.live().map(seen_by).collect();
+        let Some(Some(first)) = seen.first() else { return false };
+        let different: BTreeSet<_> = first.iter().map(|(_, epoch)| epoch).collect();
+        different.len() == first.len() && seen.iter().all(|it| it.as_ref() == Some(first))
     }
 
     /// Whether a node serves its part and believes that all others do.

@@ -41,6 +41,19 @@ impl Layout {
     }
 }
 
+/// The primaries in the answer, each with the epoch of its configuration.
+pub(super) fn epochs(text: &str, ids: &[&str]) -> Vec<(usize, u64)> {
+    let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let epoch = |words: Vec<&str>| {
+        let node = ids.iter().position(|id| Some(id) == words.first())?;
+        let is_primary = words.get(2)?.split(',').any(|flag| flag == "master");
+        is_primary.then_some((node, words.get(6)?.parse().ok()?))
+    };
+    let mut epochs: Vec<_> = lines.filter_map(epoch).collect();
+    epochs.sort_unstable();
+    epochs
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +70,11 @@ mod tests {
         let owners = [0, 50, 99, 100, 199, 200, 201].map(|slot| layout.owner(slot));
         assert_eq!(owners, [Some(1), Some(1), Some(1), Some(0), Some(0), Some(1), None]);
         assert_eq!([0, 1, 2].map(|node| layout.primary_of(node)), [0, 1, 1]);
+    }
+
+    #[test]
+    fn epochs_of_primaries_are_read() {
+        assert_eq!(epochs(NODES, &["bb", "aa", "cc"]), [(0, 2), (1, 1)]);
     }
 
     #[test]

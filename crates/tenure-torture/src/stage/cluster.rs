@@ -47,6 +47,7 @@ impl Shards {
         let owned = (first..first + SLOTS).take_while(|slot| self.0.owner(*slot) == from);
         if let Some(last) = owned.last().filter(|_| from != to) {
             self.0.move_slots(first..=last, to);
+            self.0.await_ok();
         }
     }
 }
