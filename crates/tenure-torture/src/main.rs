@@ -16,6 +16,7 @@ mod time;
 mod worker;
 
 use std::error::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -130,7 +131,17 @@ fn torture(run: &Run) -> Result<bool, Box<dyn Error>> {
     pass(Duration::from_secs(2));
     let early = clients.memory();
     let until = now() + micros(Duration::from_secs(run.seconds));
-    nemesis.run(until, &mut *stage, &mut clients)?;
+    let inject = AssertUnwindSafe(|| nemesis.run(until, &mut *stage, &mut clients));
+    match catch_unwind(inject) {
+        Ok(result) => result?,
+        // The servers did not come back: what was recorded until then is judged all the same.
+        Err(_) => {
+            drop(clients);
+            println!("FAILED: the servers could not be repaired after a fault, as said above.");
+            judge(&folder)?;
+            return Ok(false);
+        }
+    }
     let memory = (early, clients.memory());
     let failed = clients.end()?;
     let residue = Residue::of(&*stage, before, failed, memory)?;
