@@ -60,14 +60,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         test: "faults::holding::a_grant_with_little_left_is_renewed_in_time",
     },
     Mutant {
-        name: "deadline from the reply, in a simulation",
-        file: "driver/wait.rs",
-        from: "let deadline = lease::deadline(asked.sent, grant.lease);",
-        to: "let deadline = lease::deadline(clock::now(), grant.lease);",
-        target: "lib",
-        test: "simulation::one_server_keeps_the_promises",
-    },
-    Mutant {
         name: "no allowance for drift",
         file: "core/lease.rs",
         from: "lease / 100 + Duration::from_millis(2)\n}",
@@ -102,8 +94,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "last come, first served",
         file: "core/queue.rs",
-        from: "self.by_ticket.first_key_value()",
-        to: "self.by_ticket.last_key_value()",
+        from: "let (_, waiter) = self.by_ticket.pop_first()?;",
+        to: "let (_, waiter) = self.by_ticket.pop_last()?;",
         target: "conformance",
         test: "memory::waiters_are_served_in_order",
     },
